@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 from reconciler.allocation.alignment.preferences import JOINT, PARTITION, alignments, partition_preference
@@ -12,6 +13,9 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.selectors import NodeSelector
 from reconciler.api.objects.semver import Semver
+from reconciler.api.validation.fields import WrongType
+from reconciler.api.validation.kinds import Review, ServedKind
+from reconciler.api.validation.served_kinds import POD_GROUP, TAINT_RULE, WORKLOAD
 from reconciler.api.versions.extensions import ANNOTATION
 from reconciler.api.versions.reading import is_ours, read, to_v1
 from reconciler.cel.program import compile_selector
@@ -103,6 +107,21 @@ def _selector(text: str) -> object:
     return NodeSelector.model_validate(raw).matches("n", {"zone": "a"})
 
 
+def _written(kind: ServedKind, spec: str) -> object:
+    """An object as files, a watch and the embedded server take it, in every version, and again without it."""
+    made: list[object] = []
+    for served in kind.served:
+        raw = {"metadata": {"name": "g", "namespace": "n"}, "spec": json.loads(spec)}
+        with suppress(Malformed):
+            made.append(read({"apiVersion": str(served), "kind": kind.kind, **raw}))
+        with suppress(WrongType):
+            stored = kind.upgrade(raw, served)
+            made += kind.validate(Review(stored, None, served, "", {}))
+            made += kind.validate(Review(stored, {**stored, "spec": {}}, served, "", {}))
+            made.append(kind.downgrade(stored, served))
+    return made
+
+
 PARSERS = {
     "quantity": Parser(Quantity.parse, (ValueError,)),
     "semver": Parser(Semver.parse, (ValueError,)),
@@ -118,6 +137,9 @@ PARSERS = {
     "Koordinator's annotations": Parser(_koordinator, (Malformed,)),
     "a node selector": Parser(_selector, (ValueError, RecursionError, Rejected)),
     "a manifest": Parser(_manifest, (Malformed,)),
+    "the spec of a PodGroup": Parser(partial(_written, POD_GROUP), (ValueError, RecursionError)),
+    "the spec of a Workload": Parser(partial(_written, WORKLOAD), (ValueError, RecursionError)),
+    "the spec of a taint rule": Parser(partial(_written, TAINT_RULE), (ValueError, RecursionError)),
     "a shard": Parser(parse_shard, (Rejected,)),
 }
 

@@ -5,13 +5,13 @@
   `workloadName` and `templateName`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from reconciler.api.versions.shapes import Raw, mapping
 
 V1ALPHA2 = "scheduling.k8s.io/v1alpha2"
-_MODES: dict[Any, dict[str, Any]] = {"Pod": {"single": {}}, "PodGroup": {"all": {}}}
+_MODES: Sequence[tuple[Any, Any]] = (("Pod", {"single": {}}), ("PodGroup", {"all": {}}))
 
 
 def to_current(raw: Raw) -> dict[str, Any]:
@@ -54,13 +54,16 @@ def _spec_to_v1alpha2(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def _mode_to_current(holder: dict[str, Any]) -> dict[str, Any]:
-    mode = holder.get("disruptionMode")
-    return {**holder, "disruptionMode": _MODES[mode]} if mode in _MODES else dict(holder)
+    return _with_mode(holder, _MODES)
 
 
 def _mode_to_v1alpha2(holder: dict[str, Any]) -> dict[str, Any]:
+    return _with_mode(holder, [(new, old) for old, new in _MODES])
+
+
+def _with_mode(holder: dict[str, Any], modes: Sequence[tuple[Any, Any]]) -> dict[str, Any]:
     mode = holder.get("disruptionMode")
-    found = next((old for old, new in _MODES.items() if mode == new), None)
+    found = next((new for old, new in modes if mode == old), None)
     return {**holder, "disruptionMode": found} if found is not None else dict(holder)
 
 

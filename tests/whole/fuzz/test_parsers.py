@@ -23,6 +23,25 @@ KEYS = st.sampled_from(
         *("driver", "pool", "name", "devices", "basic", "attributes", "capacity", "consumesCounters", "d"),
         *("counterSet", "counters", "sharedCounters", "includes", "mixins", "deviceMixins", "composite"),
         *("compatibleOnlyWith", "compatibilityGroups", "expression", "requests", "exactly", "selectors"),
+        *(
+            "schedulingPolicy",
+            "gang",
+            "basic",
+            "minCount",
+            "disruptionMode",
+            "all",
+            "priority",
+            "resourceClaims",
+        ),
+        *(
+            "podGroupTemplates",
+            "compositePodGroupTemplates",
+            "workloadRef",
+            "podGroupTemplateRef",
+            "workload",
+        ),
+        *("schedulingConstraints", "topology", "key", "taint", "effect", "deviceSelector", "deviceClassName"),
+        *("workload", "resourceClaims"),
         *("firstAvailable", "constraints", "tiers", "partitions", "minor", "consumesCapacityFrom", "value"),
     ]
 )
