@@ -22,7 +22,7 @@ from reconciler.api.validation.bodies import (
     not_implemented,
     too_large,
 )
-from reconciler.api.validation.fields import Cause, WrongType
+from reconciler.api.validation.fields import Cause, WrongType, timestamp
 from reconciler.api.validation.kinds import GroupVersion, Object, ServedKind
 from reconciler.api.validation.served_kinds import NAMESPACE, POD, START_NAMESPACES, every_kind
 from reconciler.embedded.accounts import Account
@@ -91,7 +91,7 @@ class _Call(Struct, frozen=True):
                 raise method_not_allowed()
             body = decode_body(request)
             if target.subresource == "binding":
-                self.writer.update(target, bind(body), dry_run=self._dry_run())
+                self.writer.update(target, bind(body, timestamp(self.writer.now())), dry_run=self._dry_run())
             else:
                 options = body.get("deleteOptions") if isinstance(body, dict) else None
                 dry_run = self._dry_run(options if isinstance(options, dict) else {})
@@ -284,7 +284,8 @@ class ApiServer:
 
     def bind(self, namespace: str, name: str, node: str) -> None:
         """Bind a pod to a node, as a scheduler does. Raises a Refusal."""
-        self.update(POD, namespace, name, bind({"target": {"name": node}}), subresource="binding")
+        change = bind({"target": {"name": node}}, timestamp(self.now()))
+        self.update(POD, namespace, name, change, subresource="binding")
 
     def _load(self, obj: Object) -> None:
         found = self._routes.kind_of(str(obj.get("apiVersion", "")), str(obj.get("kind", "")))

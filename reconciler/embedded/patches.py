@@ -157,8 +157,8 @@ def patcher(kind: ServedKind, media: str, patch: Any) -> Callable[[Object], Any]
     return lambda shown: strategic_merge(shown, _object(wanted), kind.strategic)
 
 
-def bind(binding: Any) -> Callable[[Object], Object]:
-    """A function that applies a Binding to a pod: it sets the node, once."""
+def bind(binding: Any, moment: str) -> Callable[[Object], Object]:
+    """A function that applies a Binding to a pod: it sets the node, once, and the condition of that."""
     target = _object(binding).get("target")
     node = target.get("name") if isinstance(target, dict) else None
     if not isinstance(node, str) or not node:
@@ -172,7 +172,14 @@ def bind(binding: Any) -> Callable[[Object], Object]:
         if pod["spec"].get("schedulingGates"):
             why = f"pod {name} has non-empty .spec.schedulingGates"
             raise Refusal(409, "Conflict", f'Operation cannot be fulfilled on pods/binding "{name}": {why}')
-        return {**pod, "spec": {**pod["spec"], "nodeName": node}}
+        status = pod.get("status", {})
+        others = [one for one in status.get("conditions", ()) if one.get("type") != "PodScheduled"]
+        scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": moment}
+        return {
+            **pod,
+            "spec": {**pod["spec"], "nodeName": node},
+            "status": {**status, "conditions": [*others, scheduled]},
+        }
 
     return bound
 

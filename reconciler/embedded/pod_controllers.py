@@ -158,17 +158,39 @@ class PodController:
         update_status(self._api, CLAIM, claim, reserved)
 
     def _write_status(self, pod: Object, *, phase: str, ready: bool) -> None:
+        """Report what a kubelet reports of a pod whose containers all run, or have all ended."""
         moment = timestamp(self._api.now())
-        condition = {"type": "Ready", "status": "True" if ready else "False", "lastTransitionTime": moment}
-        containers = [
-            {"name": container["name"], "image": container["image"], "ready": ready, "restartCount": 0}
-            for container in pod["spec"]["containers"]
-        ]
 
         def written(before: Object) -> Object:
-            kept = [entry for entry in before.get("conditions", ()) if entry.get("type") != "Ready"]
-            now = {"phase": phase, "conditions": [*kept, condition], "containerStatuses": containers}
-            return {"startTime": moment, **before, **now}
+            since = before.get("startTime") or moment
+            state = (
+                {"running": {"startedAt": since}}
+                if ready
+                else {
+                    "terminated": {
+                        "exitCode": 0,
+                        "reason": "Completed",
+                        "startedAt": since,
+                        "finishedAt": moment,
+                    }
+                }
+            )
+            containers = [
+                {
+                    "name": container["name"],
+                    "image": container["image"],
+                    "imageID": "",  # as of a kubelet that has not pulled the image
+                    "ready": ready,
+                    "started": ready,
+                    "restartCount": 0,
+                    "state": state,
+                    "lastState": {},
+                }
+                for container in pod["spec"]["containers"]
+            ]
+            conditions = _conditions(before.get("conditions", ()), ready=ready, moment=moment)
+            now = {"phase": phase, "conditions": conditions, "containerStatuses": containers}
+            return {"startTime": since, **before, **now}
 
         update_status(self._api, POD, pod, written)
 
@@ -188,6 +210,19 @@ class PodController:
         record = self._api.store[POD].get(key)
         if record is not None and record.object["metadata"]["uid"] == uid and not is_finished(record.object):
             self._write_status(record.object, phase="Succeeded", ready=False)
+
+
+def _conditions(before: Iterable[Object], *, ready: bool, moment: str) -> list[Object]:
+    """The conditions that kubelets report; others are kept, and a time changes with its condition."""
+    known = {entry.get("type"): entry for entry in before}
+    for name in ("Initialized", "Ready", "ContainersReady", "PodScheduled"):
+        is_true = ready or name in ("Initialized", "PodScheduled")
+        now: Object = {"type": name, "status": "True" if is_true else "False"}
+        if not is_true:
+            now["reason"] = "PodCompleted"
+        if known.get(name, {}).get("status") != now["status"]:
+            known[name] = {**now, "lastTransitionTime": moment}
+    return list(known.values())
 
 
 def _is_reserved(claim: Object, user: Object) -> bool:

@@ -79,15 +79,55 @@ def _data_size(obj: Object, _now: datetime) -> int:
     return len(obj.get("data", ())) + len(obj.get("binaryData", ()))
 
 
+def _first_time(obj: Object) -> str:
+    return obj.get("firstTimestamp") or obj.get("eventTime") or ""
+
+
+def _first_seen(obj: Object, now: datetime) -> str:
+    return age(_first_time(obj), now)
+
+
 def _last_seen(obj: Object, now: datetime) -> str:
-    series = obj.get("series") or {}
-    seen = series.get("lastObservedTime") or obj.get("lastTimestamp") or obj.get("eventTime")
-    return age(seen or obj["metadata"].get("creationTimestamp", ""), now)
+    series = (obj.get("series") or {}).get("lastObservedTime")
+    return age(series or obj.get("lastTimestamp") or _first_time(obj), now)
+
+
+def _event_count(obj: Object, _now: datetime) -> int:
+    return (obj.get("series") or obj).get("count") or 1
+
+
+def _event_source(obj: Object, _now: datetime) -> str:
+    source = obj.get("source") or {}
+    component = source.get("component") or obj.get("reportingComponent") or ""
+    instance = source.get("host") or obj.get("reportingInstance") or ""
+    return f"{component}, {instance}" if instance else component
 
 
 def _involved(obj: Object, _now: datetime) -> str:
     involved = obj.get("involvedObject", {})
-    return f"{involved.get('kind', '').lower()}/{involved.get('name', '')}"
+    return "/".join(filter(None, (involved.get("kind", "").lower(), involved.get("name", ""))))
+
+
+def _readiness_gates(obj: Object, _now: datetime) -> str:
+    gates = obj["spec"].get("readinessGates", ())
+    conditions = {one.get("type"): one for one in obj.get("status", {}).get("conditions", ())}
+    met = [conditions.get(gate.get("conditionType"), {}).get("status") == "True" for gate in gates]
+    return f"{sum(met)}/{len(met)}" if met else "<none>"
+
+
+def _address(kind: str) -> Any:
+    """A cell that shows the first address of a kind."""
+
+    def cell(obj: Object, _now: datetime) -> str:
+        addresses = obj.get("status", {}).get("addresses", ())
+        return next((one["address"] for one in addresses if one.get("type") == kind), "<none>")
+
+    return cell
+
+
+def _selector(obj: Object, _now: datetime) -> str:
+    selector = obj.get("spec", {}).get("selector", {})
+    return ",".join(f"{key}={selector[key]}" for key in sorted(selector)) or "<none>"
 
 
 NAME = Column("Name", _name, format="name")
@@ -108,6 +148,15 @@ NODE = (
     Column("Roles", _node_roles),
     AGE,
     Column("Version", _at("status", "nodeInfo", "kubeletVersion")),
+    Column("Internal-IP", _address("InternalIP"), priority=1),
+    Column("External-IP", _address("ExternalIP"), priority=1),
+    Column("OS-Image", _at("status", "nodeInfo", "osImage", missing="<unknown>"), priority=1),
+    Column("Kernel-Version", _at("status", "nodeInfo", "kernelVersion", missing="<unknown>"), priority=1),
+    Column(
+        "Container-Runtime",
+        _at("status", "nodeInfo", "containerRuntimeVersion", missing="<unknown>"),
+        priority=1,
+    ),
 )
 POD = (
     NAME,
@@ -117,6 +166,8 @@ POD = (
     AGE,
     Column("IP", _at("status", "podIP", missing="<none>"), priority=1),
     Column("Node", _at("spec", "nodeName", missing="<none>"), priority=1),
+    Column("Nominated Node", _at("status", "nominatedNodeName", missing="<none>"), priority=1),
+    Column("Readiness Gates", _readiness_gates, priority=1),
 )
 SERVICE = (
     NAME,
@@ -125,6 +176,7 @@ SERVICE = (
     Column("External-IP", _at("spec", "externalName", missing="<none>")),
     Column("Port(s)", _service_ports),
     AGE,
+    Column("Selector", _selector, priority=1),
 )
 CONFIG_MAP = (NAME, Column("Data", _data_size, type="integer"), AGE)
 BUDGET = (
@@ -140,6 +192,10 @@ EVENT = (
     Column("Type", _at("type")),
     Column("Reason", _at("reason")),
     Column("Object", _involved),
+    Column("Subobject", _at("involvedObject", "fieldPath"), priority=1),
+    Column("Source", _event_source, priority=1),
     Column("Message", _at("message")),
+    Column("First Seen", _first_seen, priority=1),
+    Column("Count", _event_count, type="integer", priority=1),
     Column("Name", _name, format="name", priority=1),
 )

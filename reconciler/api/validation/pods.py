@@ -112,19 +112,62 @@ def default_pod(obj: Object, _now: datetime) -> None:
     spec = obj.get("spec")
     if not isinstance(spec, dict):
         return
-    spec.setdefault("restartPolicy", "Always")
-    spec.setdefault("schedulerName", "default-scheduler")
-    spec.setdefault("terminationGracePeriodSeconds", 30)
+    for key, value in _POD_DEFAULTS.items():
+        spec.setdefault(key, value)
     # kubectl debug of 1.36 crashes without it.
     spec.setdefault("securityContext", {})
-    for container in spec["containers"] if isinstance(spec.get("containers"), list) else ():
-        if isinstance(container, dict):
-            container.setdefault("resources", {})
+    for key in ("containers", "initContainers"):
+        for container in _objects(spec.get(key)):
+            _default_container(container)
     if spec.get("schedulingGates") == []:
         del spec["schedulingGates"]
     status = obj.setdefault("status", {})
     if isinstance(status, dict):
         status.setdefault("phase", "Pending")
+
+
+_POD_DEFAULTS = {
+    "restartPolicy": "Always",
+    "dnsPolicy": "ClusterFirst",
+    "enableServiceLinks": True,
+    "schedulerName": "default-scheduler",
+    "terminationGracePeriodSeconds": 30,
+}
+_CONTAINER_DEFAULTS = {
+    "terminationMessagePath": "/dev/termination-log",
+    "terminationMessagePolicy": "File",
+}
+
+
+def _default_container(container: Json) -> None:
+    for key, value in _CONTAINER_DEFAULTS.items():
+        container.setdefault(key, value)
+    image = container.get("image")
+    if isinstance(image, str):
+        path, _, _ = image.partition("@")
+        tag = path.rpartition("/")[2].partition(":")[2]
+        is_moving = "@" not in image and tag in ("", "latest")
+        container.setdefault("imagePullPolicy", "Always" if is_moving else "IfNotPresent")
+    for port in _objects(container.get("ports")):
+        port.setdefault("protocol", "TCP")
+    resources = container.setdefault("resources", {})
+    limits = _mapping(_mapping(resources).get("limits"))
+    if limits and isinstance(requests := resources.setdefault("requests", {}), dict):
+        for name, amount in limits.items():
+            requests.setdefault(name, amount)
+
+
+def prepare_pod(obj: Object) -> None:
+    """What a new pod gets besides its defaults: keys of labels, and the condition of gates."""
+    merge_label_keys(obj)
+    if _mapping(obj.get("spec")).get("schedulingGates"):
+        gated = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "SchedulingGated",
+            "message": "Scheduling is blocked due to non-empty scheduling gates",
+        }
+        obj["status"] = {"conditions": [gated]}
 
 
 def check_pod(review: Review) -> list[Cause]:

@@ -17,7 +17,7 @@ from reconciler.api.validation.kinds import (
     Merge,
     ServedKind,
 )
-from reconciler.api.validation.pods import merge_label_keys
+from reconciler.api.validation.pods import prepare_pod
 from reconciler.api.versions import pod_groups as shapes
 from reconciler.api.versions.kinds import KINDS, RESOURCE, SCHEDULING
 
@@ -95,7 +95,7 @@ POD: Final = _kind(
         "status.podIP": ("status", "podIP"),
         "status.nominatedNodeName": ("status", "nominatedNodeName"),
     },
-    columns=columns.POD, on_create=merge_label_keys, defaults=pods.default_pod, validate=pods.check_pod,
+    columns=columns.POD, on_create=prepare_pod, defaults=pods.default_pod, validate=pods.check_pod,
 )  # fmt: skip
 SERVICE: Final = _kind(
     "Service",

@@ -130,7 +130,7 @@ def merge_writable(kind: ServedKind, subresource: str, old: Object, new: Object)
     metadata = {key: value for key, value in new["metadata"].items() if key not in (*_KEPT, *_DROPPED)}
     metadata |= {key: old["metadata"][key] for key in _KEPT if key in old["metadata"]}
     found = {**new, "metadata": metadata}
-    if kind.has_status:
+    if kind.has_status and subresource != "binding":
         found.pop("status", None)
         if "status" in old:
             found["status"] = old["status"]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.api.validation.served_kinds import CLAIM, CONFIG_MAP
-from reconciler.embedded import ApiServer, serve
+from reconciler.api.validation.served_kinds import CLAIM, CONFIG_MAP, NODE, POD
+from reconciler.embedded import ApiServer, run_controllers, serve
 from tests.tools.http_servers import write_kubeconfig
 from tests.tools.patience import PATIENCE
 
@@ -28,6 +28,7 @@ for event in watch.Watch().stream(core.list_namespaced_config_map, "default", ti
 core.delete_namespaced_config_map("m", "default")
 claim = {"metadata": {"name": "c"}, "spec": {"devices": {}}}
 assert dra.create_namespaced_resource_claim("default", claim).metadata.name == "c"
+assert [pod.status.phase for pod in core.list_namespaced_pod("default").items] == ["Running"]
 """
 
 ASYNCIO = """
@@ -46,6 +47,7 @@ async def main():
         await core.delete_namespaced_config_map("m", "default")
         claim = {"metadata": {"name": "c"}, "spec": {"devices": {}}}
         assert (await dra.create_namespaced_resource_claim("default", claim)).metadata.name == "c"
+        assert [pod.status.phase for pod in (await core.list_namespaced_pod("default")).items] == ["Running"]
 asyncio.run(main())
 """
 
@@ -63,13 +65,14 @@ for kind, one in api.watch("configmaps", namespace="default"):
 made.delete()
 Claim = new_class("ResourceClaim", version="resource.k8s.io/v1", namespaced=True)
 Claim({"metadata": {"name": "c", "namespace": "default"}, "spec": {"devices": {}}}, api=api).create()
+assert [pod.status.phase for pod in api.get("pods", namespace="default")] == ["Running"]
 """
 
 LIGHTKUBE = """
 from lightkube import Client, KubeConfig
 from lightkube.models.core_v1 import *
 from lightkube.models.meta_v1 import ObjectMeta
-from lightkube.resources.core_v1 import ConfigMap
+from lightkube.resources.core_v1 import ConfigMap, Pod
 from lightkube.resources.resource_v1 import ResourceClaim
 client = Client(config=KubeConfig.from_file(kubeconfig), namespace="default", trust_env=False)
 client.create(ConfigMap(metadata=ObjectMeta(name="m", namespace="default"), data={"a": "b"}))
@@ -81,6 +84,7 @@ for kind, one in client.watch(ConfigMap):
 client.delete(ConfigMap, "m")
 claim = {"metadata": {"name": "c", "namespace": "default"}, "spec": {"devices": {}}}
 client.create(ResourceClaim.from_dict(claim))
+assert [pod.status.phase for pod in client.list(Pod)] == ["Running"]
 """
 
 KOPF = """
@@ -128,7 +132,10 @@ async def test_a_client_creates_patches_lists_watches_and_deletes(tmp_path: Path
     if find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
     api = ApiServer()
-    async with serve(api) as server:
+    api.create(NODE, "", {"metadata": {"name": "node-1"}})
+    container = {"name": "main", "image": "busybox"}
+    api.create(POD, "default", {"metadata": {"name": "p"}, "spec": {"containers": [container]}})
+    async with run_controllers(api), serve(api) as server:
         config = write_kubeconfig(tmp_path / "config", {"server": server}, me={"token": "t"})
         given = f"url, kubeconfig = {server!r}, {config!r}\n"
         process = await asyncio.create_subprocess_exec(
