@@ -32,6 +32,22 @@ def takes_first(slots: Sequence[Slot], by_slot: Sequence[Sequence[Candidates]], 
     ) and all(c.plain for slot in slots for c in problem.constraints[slot.claim])
 
 
+StateKey = tuple[bytes, ...]
+
+
+def state_key(by_slot: Sequence[Sequence[Candidates]], problem: NodeProblem) -> StateKey:
+    """Equal for nodes that are alike for the claims: what is impossible on one is on the other.
+
+    The nodes have the same devices in the same order, up to their names and the values of attributes that
+    constraints compare, as long as the same devices share a value. Valid where `takes_first` is true.
+    """
+    columns = [c.codes for of_claim in problem.constraints for c in of_claim]
+    values = [np.unique(codes, return_inverse=True)[1].astype(np.int32) for codes in columns]
+    parts = [one.available for of_slot in by_slot for one in of_slot]
+    parts += [codes >= 0 for codes in columns]
+    return tuple([part.tobytes() for part in (problem.left, problem.sets, problem.draws, *values, *parts)])
+
+
 class Descent:
     """The devices that come first, request by request."""
 

@@ -18,7 +18,7 @@ from reconciler.allocation.dra.budget import UNLIMITED, Budget, Fatal, GaveUp
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.charging import NodeCharging
 from reconciler.allocation.dra.companions import Reach
-from reconciler.allocation.dra.descent import Descent, takes_first
+from reconciler.allocation.dra.descent import Descent, StateKey, state_key, takes_first
 from reconciler.allocation.dra.plain_request import entangled
 from reconciler.allocation.dra.prover import Prover
 from reconciler.allocation.dra.request_options import MAX_RESULTS, Slot
@@ -115,6 +115,8 @@ class Search:
     reach: Reach | None = None
     """Decides which solutions count; None: all do"""
     charged: NodeCharging | None = None
+    failed: set[StateKey] | None = None
+    """States of nodes that have no devices for the claims; grows"""
     """Decides the same by what devices take of the node"""
     steps: int = 0
     _way: list[_Node] = field(default_factory=list, repr=False)
@@ -136,15 +138,21 @@ class Search:
         if not self.slots:
             return ()
         state = begin(self.problem, self.problem.constraints[self.slots[0].claim])
-        if self.pruned and self.reach is None and takes_first(self.slots, self.by_slot, self.problem):
-            found = Descent(self.problem, state).run(self.slots, self.by_slot)
-            if found is not None:
-                for _ in found:
-                    self._step()
-                return found
-            if self._proves_impossible(_Node(0, None, 0, 0, state)):
-                return None
-        return self._solve(0, state)
+        plain = self.pruned and self.reach is None and self.charged is None
+        if not plain or not takes_first(self.slots, self.by_slot, self.problem):
+            return self._solve(0, state)
+        if self.failed and state_key(self.by_slot, self.problem) in self.failed:
+            return None
+        found = Descent(self.problem, state).run(self.slots, self.by_slot)
+        if found is not None:
+            for _ in found:
+                self._step()
+            return found
+        if not self._proves_impossible(_Node(0, None, 0, 0, state)):
+            found = self._solve(0, state)
+        if found is None and self.failed is not None:
+            self.failed.add(state_key(self.by_slot, self.problem))
+        return found
 
     def _is_dead(self, depth: int) -> bool:
         """Whether the place so deep on the way has no solution, now that a choice there had none.

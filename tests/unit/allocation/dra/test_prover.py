@@ -8,13 +8,15 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from perf.fleets.hard import FAMILIES, SMALL, Question, Scale, question
+from perf.fleets.hard import FAMILIES, SMALL, Question, Scale, question, questions
 from reconciler.allocation.dra.bounds import Remaining
 from reconciler.allocation.dra.candidates import find_candidates
-from reconciler.allocation.dra.node_attempt import NodeGrant
+from reconciler.allocation.dra.descent import StateKey
+from reconciler.allocation.dra.node_attempt import NodeGrant, attempt
 from reconciler.allocation.dra.prover import Prover
 from reconciler.allocation.dra.state import begin, set_up
-from tests.tools.allocation_world import World, answer, on_node
+from reconciler.api.objects.plan import Granted
+from tests.tools.allocation_world import World, answer, decide, on_node
 from tests.tools.builders import claim, device, device_class, node, request, resource_slice
 from tests.tools.examples import examples
 
@@ -72,3 +74,28 @@ def test_devices_that_draw_nothing_are_counted(columns: int):
     state = begin(problem, problem.constraints[0])
     left = Remaining(problem, parsed.slots, by_slot, state)
     assert Prover(problem).is_impossible(left.slots, left.by_slot, state)
+
+
+RECORDED = (
+    "1011100111111011100101010000111110011101000010000111011000101001010110111000001111000111100111100001"
+    "0010000001000001100000110100000000010100000000010001000001110000000001001010000100010010000001010000"
+)
+"""Whether devices exist, as CP-SAT says: a hundred questions on empty nodes, a hundred with held GPUs"""
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_answers_are_those_of_a_solver(part: int):
+    scale = Scale(gpus=(4, 8))
+    asked = [*questions(2026, 100, scale, 0.0), *questions(2027, 100, scale, 0.5)][part::4]
+    found = "".join(str(int(isinstance(decide(world_of(one), steps=10_000), Granted))) for one in asked)
+    assert found == RECORDED[part::4]
+
+
+def test_nodes_in_equal_states_are_searched_once():
+    scale = Scale(gpus=(2,), nodes=(5,), requests=(6, 9), shapes=SMALL)
+    world = world_of(next(questions(5, 1, scale, 0.0, ["distinct"])))
+    seen, failed = world.snapshot(), set[StateKey]()
+    parsed = world.parsed(seen)
+    outcomes = [attempt(parsed, name, seen, steps=10_000, failed=failed) for name in seen.topology.order]
+    assert not any(isinstance(outcome, NodeGrant) for outcome in outcomes)
+    assert len(failed) == 1
