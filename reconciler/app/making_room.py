@@ -14,8 +14,8 @@ from reconciler.control.planner import Decide
 from reconciler.control.relocation.candidates import RoomPlan, RoomQuestion
 from reconciler.control.relocation.evictor import allocated_by_us
 from reconciler.control.relocation.ground import Victim
-from reconciler.state.nodes.room import demand
 from reconciler.state.nominations import HeldPlace, devices_of
+from reconciler.state.pods.device_shares import demand_of
 
 TRIES = 500
 """Sets of pods that are tried for one plan"""
@@ -74,7 +74,7 @@ class RoomPlanner:
     def _read(self, advice: Advice, asked: Wanted, world: World) -> RoomPlan:
         if advice.refusal is not None:
             return RoomPlan((), (), refused=advice.refusal.message)
-        victims, places = _victims(advice, world), _places(advice.places, asked)
+        victims, places = _victims(advice, world), _places(advice.places, asked, world)
         awaits = bool(advice.leaving)
         gang = next((move.unit.gang for move in advice.moves if move.unit.gang is not None), None)
         if gang is not None:
@@ -99,13 +99,9 @@ def _victims(advice: Advice, world: World) -> tuple[Victim, ...]:
     return tuple(found)
 
 
-def _places(places: tuple[Place, ...], asked: Wanted) -> tuple[HeldPlace, ...]:
-    pods = {pod.key: pod for pod in asked.pods}
-    return tuple(
-        HeldPlace(
-            one.node,
-            devices_of(one.plans),
-            tuple(sorted(demand(pods[one.pod]).items())) if one.pod in pods else (),
-        )
-        for one in places
-    )
+def _places(places: tuple[Place, ...], asked: Wanted, world: World) -> tuple[HeldPlace, ...]:
+    pods, found = {pod.key: pod for pod in asked.pods}, []
+    for one in places:
+        takes = demand_of(pods[one.pod], world.store, one.plans) if one.pod in pods else {}
+        found.append(HeldPlace(one.node, devices_of(one.plans), tuple(sorted(takes.items()))))
+    return tuple(found)

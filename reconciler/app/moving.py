@@ -17,8 +17,8 @@ from reconciler.control.relocation.ground import Victim
 from reconciler.control.relocation.moves import Allowed, MovesAdvice, Relocation
 from reconciler.control.relocation.relocator import Question
 from reconciler.errors import Rejected
-from reconciler.state.nodes.room import demand
 from reconciler.state.nominations import HeldPlace
+from reconciler.state.pods.device_shares import demand_of
 from reconciler.state.store import Store
 
 DECISIONS = 1_000
@@ -149,7 +149,7 @@ def _relocation(move: PodMove, gains: str, world: World) -> Relocation:
         pod.spec.priority or 0,
         move.node,
         move.devices,
-        HeldPlace(move.to_node, move.to_devices, tuple(sorted(demand(pod).items()))),
+        HeldPlace(move.to_node, move.to_devices, tuple(sorted(demand_of(pod, store).items()))),
         gains,
     )
 

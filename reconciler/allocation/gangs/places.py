@@ -97,7 +97,9 @@ def takes(kind: Kind, member: int, trial: Trial) -> Wanted:
     """What a member takes of its node, with the devices that its claims have in a trial."""
     if not trial.store.counts_device_shares:
         return kind.wanted
-    return demand_of(kind.members[member].pod, trial.store)
+    of = kind.members[member]
+    plans = [plan for claim in of.claims if (plan := trial.store.assumed(claim.metadata.uid)) is not None]
+    return demand_of(of.pod, trial.store, plans)
 
 
 def leave(question: GangQuestion, trial: Trial) -> dict[ObjectKey, str]:

@@ -10,7 +10,7 @@ from reconciler.analysis.world import claim_like, pod_like
 from reconciler.api.manifests.bundle import Bundle, Entry, bundle, claim_from_template
 from reconciler.api.manifests.documents import Document
 from reconciler.api.objects.claims import ResourceClaim, ResourceClaimTemplate
-from reconciler.api.objects.core import Pod
+from reconciler.api.objects.core import Pod, PodResourceClaimStatus
 from reconciler.api.objects.gangs import MAX_TIERS, Tier
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.similar_names import instead
@@ -292,6 +292,7 @@ class _Reader:
         self, asked: Mapping[str, Any], pod: Pod, where: str, templates: Mapping[ObjectKey, Entry]
     ) -> PodSet:
         made: list[ResourceClaim] = []
+        statuses: list[PodResourceClaimStatus] = []
         named: dict[ObjectKey, None] = {}
         for entry in pod.spec.resource_claims:
             at = f"{where}.template.spec.resourceClaims[{entry.name}]"
@@ -301,7 +302,16 @@ class _Reader:
             key = ObjectKey(pod.key.namespace, entry.resource_claim_template_name or "")
             if key not in templates:
                 raise self.wrong(at, f"ResourceClaimTemplate {key} is missing; add it to the same input")
-            made.append(_claim(pod, entry.name, templates[key]))
+            claim = _claim(pod, entry.name, templates[key])
+            made.append(claim)
+            statuses.append(PodResourceClaimStatus(name=entry.name, resource_claim_name=claim.key.name))
+        status = pod.status.model_copy(update={"resource_claim_statuses": tuple(statuses)})
         return PodSet(
-            asked["name"], asked["count"], asked["least"], pod, tuple(made), tuple(named), asked["tiers"]
+            asked["name"],
+            asked["count"],
+            asked["least"],
+            pod.model_copy(update={"status": status}),
+            tuple(made),
+            tuple(named),
+            asked["tiers"],
         )

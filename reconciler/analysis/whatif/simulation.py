@@ -203,7 +203,7 @@ class Simulation:
         )
         if isinstance(found, NoFit):
             return Refused(unit.name, copy, found.reason, found.message)
-        node = self._hold(found, unit.pod, [other.pod for other in others])
+        node = self._hold(found, unit, others)
         return Placed(unit.name, copy, node, _devices(found.plans))
 
     def _sharing(self, todo: Sequence[ResourceClaim], others: Sequence[Unit]) -> tuple[Sharing, ...]:
@@ -217,19 +217,27 @@ class Simulation:
                 found.append((unit.pod, self._allocated(unit.claims), shared))
         return tuple(found)
 
-    def _hold(self, found: Fit, pod: Pod | None, others: Sequence[Pod | None]) -> str:
+    def _hold(self, found: Fit, unit: Unit, others: Sequence[Unit]) -> str:
         """Count a pod on its node, and those that share its claims on theirs. Returns its node."""
         places: Mapping[ObjectKey, str] = {}
+        pod = unit.pod
         if found.together is not None:
             reach = [self._placement.reach(plan, self._trial.snapshot) for plan in found.plans]
             places = found.together.places(reach, self._budget.spend) or {}
         node = places.get(pod.key, found.node) if pod is not None else found.node
-        self._trial.place(found.plans, pod, node)
+        self._trial.place(found.plans)
+        if pod is not None and node:
+            self._host(unit, pod, node)
         for other in others:
-            if other is not None and other.key in places:
-                self._trial.host(other, places[other.key])
-                self._expected[other.key] = places[other.key]
+            if other.pod is not None and other.pod.key in places:
+                self._host(other, other.pod, places[other.pod.key])
+                self._expected[other.pod.key] = places[other.pod.key]
         return node
+
+    def _host(self, unit: Unit, pod: Pod, node: str) -> None:
+        """Count the pod of a unit on a node, with what its devices take."""
+        plans = [plan for claim in unit.claims if (plan := self._plan(claim)) is not None]
+        self._trial.host(pod, node, demand_of(pod, self._trial.store, plans))
 
     def _allocated(self, claims: Sequence[ResourceClaim]) -> tuple[ResourceClaim, ...]:
         """The claims that units before have allocated, as if that were written."""

@@ -22,8 +22,9 @@ from reconciler.control.ownership import Ownership
 from reconciler.control.planner import NOT_OURS
 from reconciler.errors import Rejected
 from reconciler.plugins.kueue.objects import ResourceFlavor, TopologyRequest, Workload, WorkloadPodSet
-from reconciler.state.nodes.room import demand
 from reconciler.state.nominations import HeldPlace, Nomination, Nominee, NomineeKind, devices_of, of_workload
+from reconciler.state.pods.device_shares import demand_of
+from reconciler.state.store import Store
 from reconciler.state.trial import Forked, Trial
 
 MAX_PODS = 10_000
@@ -268,17 +269,20 @@ class WorkloadSearch:
                     why = self._ours.trespass(claims[plan.uid], plan.allocation)
                     if why is not None:
                         return GangUnsatisfied(NOT_OURS, why)
-            _add(places, found.seats, question)
+            _add(places, found.seats, question, trial.store)
         return tuple(places.values())
 
 
-def _add(places: dict[str, HeldPlace], seats: Sequence[Seat], question: GangQuestion) -> None:
+def _add(places: dict[str, HeldPlace], seats: Sequence[Seat], question: GangQuestion, store: Store) -> None:
     """Add what the pods of a gang take to the places, one for each node."""
-    pods = {one.pod.key: one.pod for one in question.members}
+    members = {one.pod.key: one for one in question.members}
+    planned = {plan.uid: plan for seat in seats for plan in seat.plans}
     for seat in seats:
         before = places.get(seat.node, HeldPlace(seat.node))
         room = dict(before.room)
-        for resource, amount in demand(pods[seat.pod]).items():
+        member = members[seat.pod]
+        plans = [planned[uid] for claim in member.claims if (uid := claim.metadata.uid) in planned]
+        for resource, amount in demand_of(member.pod, store, plans).items():
             room[resource] = room.get(resource, 0) + amount
         devices = (*before.devices, *devices_of(seat.plans))
         places[seat.node] = HeldPlace(seat.node, devices, tuple(room.items()))

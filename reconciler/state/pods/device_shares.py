@@ -97,11 +97,13 @@ def share_of(pod: Pod, claims: Mapping[ObjectKey, ClaimUse]) -> DeviceShare | No
 
 
 def demand_of(pod: Pod, store: Store, plans: Iterable[Plan] = ()) -> dict[str, int]:
-    """What a pod takes of its node, also for the devices of its claims. Plans count as if they were held."""
+    """What a pod takes of its node, also for the devices of its claims. Plans count as if they were held;
+    they may be for claims that nobody wrote.
+    """
     reported = pod.status.node_allocatable_resource_claim_statuses
     if not (store.counts_device_shares or (reported and store.rules.has(NODE_ALLOCATABLE))):
         return demand(pod)
-    planned = {plan.claim: plan.allocation for plan in plans}
-    held = {key: planned.get(key) or allocation_of(store, key) for key in claims_of(pod)}
+    held: dict[ObjectKey, Allocation | None] = {key: allocation_of(store, key) for key in claims_of(pod)}
+    held |= {plan.claim: plan.allocation for plan in plans}
     uses = {key: use_of(one, store.node_uses) for key, one in held.items() if one is not None}
     return demand(pod, share_of(pod, uses))

@@ -9,15 +9,19 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import event, given
 
+from reconciler.analysis.fitting.fitting import fit
+from reconciler.analysis.fitting.question import Seat, SetFit, question_in
+from reconciler.analysis.world import world_of
 from reconciler.api.manifests.bundle import bundle
-from reconciler.api.manifests.documents import of_text
+from reconciler.api.manifests.documents import Document, Origin, of_text
 from reconciler.api.objects.plan import Reason, Unsatisfied
 from reconciler.api.objects.semantics import Semantics
+from reconciler.api.versions.reading import read
 from reconciler.cli import main
 from reconciler.control.offline import Report, decide
 from tests.tools.allocation_world import without
 from tests.tools.checkout import SHARED, needs
-from tests.tools.device_room_twin import RESOURCES, Object, by_node, world
+from tests.tools.device_room_twin import RESOURCES, Object, by_node, device_of, taken, world
 from tests.tools.examples import examples
 from tests.tools.naive_rules import exact
 
@@ -207,3 +211,93 @@ def test_eight_cpus_do_not_serve_a_pod_of_four_and_a_device_of_six(gates: tuple[
         assert "1 claim allocated" in result.stdout
     else:
         assert "node w1: 8 CPUs, 4 requested, 6 by devices, 1 by the pod itself" in result.stdout
+
+
+def asked_of(pod: Object, claims: list[Object], count: int) -> list[Object]:
+    """A FitRequest for pods like this one, each with claims of its own."""
+    templates = [
+        {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaimTemplate",
+            "metadata": {"name": one["metadata"]["name"], "namespace": "default"},
+            "spec": {"spec": one["spec"]},
+        }
+        for one in claims
+    ]
+    entries = [
+        {"name": one["name"], "resourceClaimTemplateName": one["name"]}
+        for one in pod["spec"]["resourceClaims"]
+    ]
+    asked = {
+        "name": "s",
+        "namespace": "default",
+        "count": count,
+        "template": {"spec": {**pod["spec"], "resourceClaims": entries}},
+    }
+    return [
+        {"apiVersion": "dra-reconciler.io/v1alpha1", "kind": "FitRequest", "podSets": [asked]},
+        *templates,
+    ]
+
+
+def fits(asked: list[Object], *objects: Object, rules: Semantics | None = None) -> SetFit:
+    question = question_in(bundle([Document(Origin("test"), one) for one in asked]))
+    with world_of(map(read, (CLASS, *objects)), rules or Semantics()).trial() as trial:
+        (found,) = fit(question, trial).sets
+    return found
+
+
+def results_of(claims: list[Object], seat: Seat, slices: list[Object]) -> dict[str, list[Object]]:
+    """Claim -> its results with the capacity that they consume, by the devices of a seat in order."""
+    found: dict[str, list[Object]] = {}
+    given = iter(seat.devices)
+    for one in claims:
+        exactly = one["spec"]["devices"]["requests"][0]["exactly"]
+        found[one["metadata"]["name"]] = results = []
+        for _ in range(exactly.get("count", 1)):
+            result: Object = next(given)._asdict()
+            if device_of(slices, result).get("allowMultipleAllocations"):
+                asked = exactly.get("capacity", {}).get("requests", {}).get("cpus", "1")
+                result["consumedCapacity"] = {"cpus": asked}
+            results.append(result)
+    return found
+
+
+@examples(200)
+@given(st.integers(0, 10**9), st.integers(1, 6))
+def test_no_more_pods_are_said_to_fit_than_nodes_have_room_for(seed: int, count: int):
+    nodes, slices, claims, pods = world(seed)
+    one = next((one for one in pods if one["spec"].get("resourceClaims")), None)
+    if one is None:
+        return
+    names = {entry["name"] for entry in one["spec"]["resourceClaims"]}
+    own = [claim for claim in claims if claim["metadata"]["name"] in names]
+    for claim in own:
+        request = claim["spec"]["devices"]["requests"][0]
+        request["exactly"] = next(iter(request.pop("firstAvailable", ())), None) or request["exactly"]
+        request["exactly"].pop("name", None)
+    running = [one for one in pods if "nodeName" in one["spec"]]
+    found = fits(asked_of(one, own, count), *nodes, *slices, *running)
+    assert bool(found.seats) == bool(decided(*nodes, *slices, *own, *running, one).granted)
+    for node in nodes:
+        name = node["metadata"]["name"]
+        bound = [taken(pod, {}, slices) for pod in running if pod["spec"]["nodeName"] == name]
+        takes = [
+            taken(one, results_of(own, seat, slices), slices) for seat in found.seats if seat.node == name
+        ]
+        for resource in RESOURCES:
+            used = sum((part[resource] for part in (*bound, *takes)), Fraction(0))
+            assert not takes or used <= exact(node["status"]["allocatable"][resource]), resource
+    event(f"{len(found.seats)} of {count}")
+
+
+@pytest.mark.parametrize(("gate", "fit_"), [(True, 2), (False, 4)])
+def test_pods_that_are_only_asked_about_count_with_their_devices(gate: bool, fit_: int):
+    pool = {
+        **device("A", cpu={"mapping": {"capacityKey": "cpus", "capacityMultiplier": "1"}}),
+        "allowMultipleAllocations": True,
+        "capacity": {"cpus": {"value": "8", "requestPolicy": {"default": "1"}}},
+    }
+    objects = node(), slice_of(pool), pod("busy", on="w1", cpu="4")
+    rules = Semantics() if gate else without("DRANodeAllocatableResources")
+    assert fits(asked_of(pod("s", "c", cpu="1"), [claim("c")], 9), *objects, rules=rules).fits == fit_
