@@ -46,7 +46,15 @@ CASES = {
     Reason.POOL: World([resource_slice("s", devices("A"), slices=2, nodeName="n")], PLAIN),
     Reason.IN_USE: World([A], PLAIN, [held("h", hold("A"))]),
     Reason.TAINTED: World([resource_slice("s", devices("A", taints=[taint("k")]), nodeName="n")], PLAIN),
-    Reason.CAPACITY: World([A], [claim("c", request(capacity={"mem": "1"}))]),
+    Reason.CAPACITY: World(
+        [
+            resource_slice(
+                "s", [device("A", capacity={"mem": "2"}, allowMultipleAllocations=True)], nodeName="n"
+            )
+        ],
+        [claim("c", request(capacity={"mem": "2"}))],
+        [held("h", hold("A", shareID="s", consumedCapacity={"mem": "1"}))],
+    ),
     Reason.EXCLUDED: World(
         [
             resource_slice(
@@ -56,8 +64,24 @@ CASES = {
         PLAIN,
         [held("h", hold("A"))],
     ),
-    Reason.COUNTERS: World(DRAWING, PLAIN),
-    Reason.CONSTRAINT: World([AB], [claim("c", request(count=2), constraints=[distinct("d/kind")])]),
+    Reason.COUNTERS: World(
+        [
+            resource_slice(
+                "s",
+                [device("A", draws={"g": {"m": 2}}), device("B", draws={"g": {"m": 1}})],
+                slices=2,
+                nodeName="n",
+            ),
+            counter_slice("t", {"g": {"m": 2}}, slices=2, nodeName="n"),
+        ],
+        PLAIN,
+        [held("h", hold("B"))],
+    ),
+    Reason.CONSTRAINT: World(
+        [resource_slice("s", [device(name, {"kind": name in "AC"}) for name in "ABC"], nodeName="n")],
+        [claim("c", request(count=2), constraints=[distinct("d/kind")])],
+        [held("h", hold("B"))],
+    ),
     Reason.DERIVED_ATTRIBUTE: World(
         [A],
         [
@@ -70,10 +94,18 @@ CASES = {
             )
         ],
     ),
-    Reason.TOGETHER: World([AB], [claim("c", request("r", 2), request("q"))]),
-    Reason.NO_NODE: World(
-        [gpu_slice("n", 1), gpu_slice("m", 1)], [claim("c", request(count=2))], nodes=[node("n"), node("m")]
+    Reason.TOGETHER: World(
+        [resource_slice("s", devices("A", "B", "C"), nodeName="n")],
+        [claim("c", request("r", 2), request("q"))],
+        [held("h", hold("C"))],
     ),
+    Reason.NO_NODE: World(
+        [resource_slice(on, devices("A", "B"), pool=on, nodeName=on) for on in "nm"],
+        [claim("c", request(count=2))],
+        [held(f"h-{on}", hold("A", pool=on)) for on in "nm"],
+        nodes=[node("n"), node("m")],
+    ),
+    Reason.NEVER: World(DRAWING, PLAIN),
     Reason.CLASS_NOT_FOUND: World([A], [claim("c", request(device_class="x"))]),
     Reason.MISSING_CLASS: World([A], [claim("c", request(device_class=""))]),
     Reason.FEATURE_DISABLED: World(

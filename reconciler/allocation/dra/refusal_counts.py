@@ -10,6 +10,7 @@ from kernels.groups import distinct
 from kernels.types import Mask, Rows
 from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.candidates import capacity_permits, counters_permit, not_excluded
+from reconciler.allocation.dra.never_fits import impossible_constraint, lacking
 from reconciler.allocation.dra.node_attempt import NodeRefusal
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestKey, RequestOption
 from reconciler.allocation.dra.selector_masks import evaluate_selectors
@@ -205,6 +206,7 @@ def _from_counts(
     reach = reach_of(snapshot.topology, nodes)
     counts: list[RequestCount] = []
     worst: tuple[Reason, str] | None = None
+    never: tuple[Reason, str] | None = None
     for slot in parsed.slots:
         verdicts = []
         for option in slot.options:
@@ -215,12 +217,41 @@ def _from_counts(
             verdicts.append(_verdict(count, tally, snapshot, reach))
         if worst is None and all(verdict is not None for verdict in verdicts):
             worst = verdicts[0]
-    if worst is not None:
-        return *worst, tuple(counts)
+        first = verdicts[0]
+        if never is None and all(verdicts) and first is not None and _is_hopeful(first[0], counts[-1]):
+            lacks = [lacking(option, snapshot) for option in slot.options]
+            if all(lacks):
+                never = Reason.NEVER, f"{first[1]}; it can never fit: even if all were free, {lacks[0]}"
+    if never is not None or worst is not None:
+        reason, message = never or worst  # type: ignore[misc]
+        return reason, message, tuple(counts)
     reason, message = _together(parsed, counts)
+    if reason is Reason.CONSTRAINT and (why := impossible_constraint(parsed, snapshot)):
+        return Reason.NEVER, f"{message}: {why}", tuple(counts)
+    all_pass = all(gate.left == count.gates[1].left for count in counts for gate in count.gates[1:])
+    if reach.chosen is None and all_pass and not _is_held(parsed, snapshot):
+        reason, message = Reason.NEVER, f"{message}; it can never fit: none of the devices is held"
     if snapshot.fleet.exclusion is not None:
         message += "; some devices exclude others"
     return reason, message, tuple(counts)
+
+
+def _is_hopeful(reason: Reason, count: RequestCount) -> bool:
+    """Whether a refusal of a request would usually end when something is freed."""
+    hopeful = (Reason.IN_USE, Reason.CAPACITY, Reason.EXCLUDED, Reason.COUNTERS, Reason.NO_NODE)
+    return reason in hopeful and not any(gate.name == NODES for gate in count.gates)
+
+
+def _is_held(parsed: ParsedClaims, snapshot: Snapshot) -> bool:
+    """Whether any device is held in a pool with devices that requests match, or held back for others."""
+    occupancy, fleet = snapshot.occupancy, snapshot.fleet
+    taken = occupancy.held | occupancy.sharing
+    if not taken.any() and not occupancy.held_for:
+        return bool((occupancy.left != fleet.totals).any())  # devices that are not published any more
+    options = [option for slot in parsed.slots for option in slot.options]
+    matching = np.any([evaluate_selectors(option, fleet).true for option in options], axis=0)
+    pools = np.isin(fleet.pool_of, distinct(fleet.pool_of[matching]))
+    return bool(occupancy.held_for) or bool((taken & pools).any())
 
 
 def _verdict(

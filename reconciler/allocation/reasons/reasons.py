@@ -101,6 +101,12 @@ REASONS: dict[str, Advice] = {
         "Wait for pods to end, request less in the claim or the pod, or add nodes. The message has amounts.",
         Section.WAIT,
     ),
+    Reason.NEVER: Advice(
+        "The devices that match could not meet the claim even if all of them were free.",
+        "Waiting does not help. Request less, correct what the message names in the claim or in the devices, "
+        "or add nodes with other devices.",
+        Section.CLAIM,
+    ),
     Reason.GAVE_UP: Advice(
         "The search reached its step limit. It is unknown whether the claim fits.",
         "Raise --steps, or simplify the claim: use fewer constraints and alternatives.",

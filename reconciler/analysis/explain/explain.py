@@ -97,7 +97,7 @@ def explain(
         else (),
         conflict=conflict,
         deciding=deciding_counters(conflict, snapshot, relaxation)
-        if answer.reason is Reason.TOGETHER
+        if answer.reason in (Reason.TOGETHER, Reason.NEVER)
         else (),
     )
 

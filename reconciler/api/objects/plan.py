@@ -33,6 +33,7 @@ class Reason(StrEnum):
     ALIGNMENT = "AlignmentUnmet"
     PARTITION = "PartitionsTaken"
     PODS_COMPETE = "PodsCompete"
+    NEVER = "NeverFits"
     GAVE_UP = "SearchGaveUp"
 
     # A configuration error: waiting does not help, a user has to fix it.

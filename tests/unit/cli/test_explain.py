@@ -24,13 +24,13 @@ def test_a_pending_claim_is_explained_with_funnel_nearest_miss_and_remedy():
     result = explain("default/big", manifests=together(FLEET, claim("big", 3)))
     assert result.exit_code == 1
     lines = result.stdout.splitlines()
-    assert lines[0].startswith("claim default/big: NoSuitableNode: request gpu: 3 of 3 devices match")
+    assert lines[0].startswith("claim default/big: NeverFits: request gpu: 3 of 3 devices match")
     assert "request gpu of claim default/big needs 3 devices" in lines
     bars = {words: bar for left, bar, words in (line.split(maxsplit=2) for line in lines[3:] if "█" in line)}
     assert len(bars["class gpu"]) == 24
     assert any(line.split() == ["0", "3", "devices", "on", "one", "node"] for line in lines)
     assert "nearest miss: n1: 2 of 3 for request gpu; the node has no other device" in lines
-    assert lines[-1].startswith("what to do: Request fewer devices per claim")
+    assert lines[-1].startswith("what to do: Waiting does not help. Request less")
 
 
 def test_earlier_claims_hold_devices_as_in_allocate():
@@ -77,7 +77,7 @@ def test_all_claims_of_a_pod_are_explained_together():
     by_pod, by_claim = explain("--pod", "p", manifests=objects), explain("two", manifests=objects)
     assert by_pod.stdout == by_claim.stdout
     assert by_pod.exit_code == 1
-    assert by_pod.stdout.startswith("claims default/two, default/p-b: RequestsCompete: ")
+    assert by_pod.stdout.startswith("claims default/two, default/p-b: NeverFits: ")
     assert "these requests cannot be met together: default/two gpu, default/p-b gpu" in by_pod.stdout
 
 
@@ -85,7 +85,7 @@ def test_all_claims_of_a_pod_are_explained_together():
 def test_json_and_yaml_contain_everything(output: str):
     result = explain("big", "-o", output, manifests=together(FLEET, claim("big", 3)))
     (told,) = json.loads(result.stdout) if output == "json" else yaml.safe_load(result.stdout)
-    assert (told["claims"], told["allocatable"], told["reason"]) == (["default/big"], False, "NoSuitableNode")
+    assert (told["claims"], told["allocatable"], told["reason"]) == (["default/big"], False, "NeverFits")
     (request,) = told["requests"]
     assert [step["gate"] for step in request["funnel"]] == [
         "class", "taints", "held", "capacity", "counters", "nodes", "enough", "together",
@@ -181,7 +181,7 @@ async def test_pending_claims_on_a_cluster_hold_nothing():
     fine, waits = await ask(api, "late"), await ask(api, "big", "-o", "json")
     assert (fine.exit_code, waits.exit_code) == (0, 1)
     assert "can be allocated on node n1" in fine.stdout
-    assert json.loads(waits.stdout)[0]["reason"] == "NoSuitableNode"
+    assert json.loads(waits.stdout)[0]["reason"] == "NeverFits"
 
 
 @pytest.mark.loopback

@@ -18,6 +18,7 @@ from tests.tools.builders import (
     distinct,
     held,
     hold,
+    match,
     node,
     only,
     request,
@@ -290,3 +291,59 @@ def test_a_refusal_says_what_is_wrong_with_pools_and_nodes(
     assert isinstance(outcome, Unsatisfied)
     assert outcome.reason is reason
     assert told in outcome.message
+
+
+def kinds(attributes: list[tuple[str, object]]) -> list[Object]:
+    """A slice of driver d and one of driver e, each with a device with an attribute."""
+    return [
+        resource_slice(driver, [device("A", {key: value})], driver=driver, pool=driver, nodeName="n")
+        for driver, (key, value) in zip("de", attributes, strict=True)
+    ]
+
+
+BOTH = [request(name, selectors=selectors(f'device.driver == "{name}"')) for name in "de"]
+
+
+@pytest.mark.parametrize(
+    ("attributes", "constraint", "told"),
+    [
+        (
+            [("x/a", 0), ("x/a", "0")],
+            match("x/a"),
+            "an int on devices of request d, and a string on those of e",
+        ),
+        ([("x/a", 0), ("x/a", 1)], match("x/a"), "devices of requests d and e have no value of it in common"),
+        ([("x/a", 0), ("y/a", 0)], match("x/a"), "no device that request e matches has it; they have y/a"),
+        ([("x/a", 0), ("x/b", 0)], match("x/a"), "no device that request e matches has it"),
+        (
+            [("x/a", 0), ("x/a", 0)],
+            distinct("x/a"),
+            "2 devices must differ in it, and it has 1 different value",
+        ),
+        ([("x/a", 0), ("x/a", 0)], match("x/a"), None),
+        ([("x/a", 0), ("x/a", 1)], distinct("x/a"), None),
+    ],
+)
+def test_a_constraint_that_can_never_hold_says_why(
+    attributes: list[tuple[str, object]], constraint: Object, told: str | None
+):
+    outcome = decide(World(kinds(attributes), [claim("c", *BOTH, constraints=[constraint])]))
+    assert isinstance(outcome, Granted) == (told is None)
+    if isinstance(outcome, Unsatisfied):
+        assert outcome.reason is Reason.NEVER
+        assert f"the constraint on {attributes[0][0]} can never hold: " in outcome.message
+        assert told is not None
+        assert told in outcome.message
+
+
+@examples(150)
+@given(st.one_of(contests(), worlds()))
+def test_what_can_never_fit_does_not_fit_once_everything_is_free(world: World):
+    """On any of the nodes; and whatever else is refused may fit then, or says so."""
+    outcome = decide(world)
+    if isinstance(outcome, Granted):
+        return
+    emptied = decide(replace(world, held=()))
+    event(f"{outcome.reason is Reason.NEVER} {isinstance(emptied, Granted)}")
+    if outcome.reason is Reason.NEVER:
+        assert isinstance(emptied, Unsatisfied)

@@ -91,7 +91,7 @@ def test_enough_one_by_one_but_not_at_once_says_how_many_fit():
         slices, [claim("c", request("r", 4, selectors=selectors('device.attributes["d"].size == 14')))]
     )
     explanation = explanation_of(world)
-    assert explanation.reason == "RequestsCompete"
+    assert explanation.reason == "NeverFits"  # nothing is held
     assert explanation.conflict == ((ObjectKey("default", "c"), "r"),)
     assert str(explanation.nearest[0]) == "n: 3 of 4 devices for request r fit together"
 

@@ -1,0 +1,124 @@
+"""What a claim can never get, even if nothing were held: waiting does not help then.
+
+All devices and nodes of the fleet count, also those that the pod may not use now.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from kernels.fit import fits
+from kernels.groups import distinct
+from kernels.types import Rows
+from reconciler.allocation.dra.budget import Fatal
+from reconciler.allocation.dra.constraints import Constraint, Tokens, compile_constraint, derived_by
+from reconciler.allocation.dra.request_options import ParsedClaims, RequestKey, RequestOption
+from reconciler.allocation.dra.selector_masks import evaluate_selectors
+from reconciler.allocation.dra.static_match import large_enough, resolve
+from reconciler.api.objects.semantics import PARTITIONABLE_DEVICES
+from reconciler.state.caches import Cache
+from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.node_reach import NodeReach
+from reconciler.state.devices.snapshot import Snapshot, Topology
+
+
+def lacking(option: RequestOption, snapshot: Snapshot) -> str:
+    """What matching devices lack for a request, even if all are free; empty if they may be enough."""
+    known, wanted = _LACKING.of(snapshot.topology), 1 if option.all else option.source.wanted
+    if (option.key, wanted) not in known:
+        known[option.key, wanted] = _lacking(option, wanted, snapshot)
+    return known[option.key, wanted]
+
+
+_LACKING: Cache[Topology, dict[tuple[RequestKey, int], str]] = Cache(lambda _: {}, on_fork=dict.copy)
+
+
+def _lacking(option: RequestOption, wanted: int, snapshot: Snapshot) -> str:
+    fleet = snapshot.fleet
+    rows = np.flatnonzero(evaluate_selectors(option, fleet).true)
+    if len(rows) < wanted:
+        return ""  # a reason of its own
+    shape = fleet.codes["shape"][rows]
+    try:
+        able = rows[large_enough(option, resolve(option, distinct(shape).tolist(), snapshot), shape)]
+    except Fatal:
+        return ""
+    if len(able) < wanted:
+        return f"{_devices(able)} large enough"
+    if snapshot.rules.has(PARTITIONABLE_DEVICES):
+        able = able[fits(fleet.totals, fleet.table, fleet.sets[able], fleet.draws[able])]
+        if len(able) < wanted:
+            return f"{_devices(able)} covered by the counters that their pools publish"
+    mask = np.zeros(fleet.size, dtype=np.bool_)
+    mask[able] = True
+    most = int(NodeReach(snapshot.topology, None).counts(mask).max(initial=0))
+    return f"at most {most} of these devices are on one node" if most < wanted else ""
+
+
+def _devices(able: Rows) -> str:
+    return f"{len(able)} matching device{' is' if len(able) == 1 else 's are'}"
+
+
+def impossible_constraint(parsed: ParsedClaims, snapshot: Snapshot) -> str:
+    """Why no devices of the fleet can meet a constraint together; empty if some may.
+
+    Requests with alternatives are not looked at.
+    """
+    fleet = snapshot.fleet
+    every = np.arange(fleet.size)
+    for at, claim in enumerate(parsed.claims):
+        for number, source in enumerate(claim.spec.devices.constraints):
+            derived = derived_by(parsed, at, source)
+            constraint = compile_constraint(source, fleet, every, snapshot.rules, derived)
+            options = [
+                slot.options[0]
+                for slot in parsed.slots
+                if slot.claim == at and len(slot.options) == 1 and number in slot.options[0].constraints
+            ]
+            why = next(_obstacles(constraint, options, fleet), "")
+            if why:
+                return f"the constraint on {constraint.attribute} can never hold: {why}"
+    return ""
+
+
+def _obstacles(constraint: Constraint, options: Sequence[RequestOption], fleet: Fleet) -> Iterator[str]:
+    values: dict[str, Tokens] = {}
+    for option in options:
+        rows = np.flatnonzero(evaluate_selectors(option, fleet).true)
+        codes = constraint.of(option)[rows]
+        if len(rows) and not (codes >= 0).any():
+            yield f"no device that request {option.name} matches has it{_elsewhere(constraint, rows, fleet)}"
+        found = [constraint.tokens[code] for code in distinct(codes[codes >= 0]).tolist()]
+        if not found or any(code in constraint.alone for code in distinct(codes).tolist()):
+            return  # what such values match is another question
+        values[option.name] = frozenset().union(*found)
+    wanted = sum(option.source.wanted for option in options if not option.all)
+    if not constraint.match:
+        different = len(frozenset().union(*values.values()))
+        if different < wanted:
+            yield f"{wanted} devices must differ in it, and it has {different} different values"
+        return
+    (first, mine), *others = values.items() or [("", frozenset())]
+    for name, theirs in others:
+        if not mine & theirs:
+            one, other = _type(mine), _type(theirs)
+            if one != other:
+                yield f"it is {one} on devices of request {first}, and {other} on those of {name}"
+            yield f"devices of requests {first} and {name} have no value of it in common"
+
+
+def _type(values: Tokens) -> str:
+    """`an int`, or `a string or a version`."""
+    kinds = sorted({str(value[0]) for value in values if isinstance(value, tuple)})
+    return " or ".join(f"an {kind}" if kind[:1] in "aeiou" else f"a {kind}" for kind in kinds)
+
+
+def _elsewhere(constraint: Constraint, rows: Rows, fleet: Fleet) -> str:
+    """The same name in other domains."""
+    name = constraint.attribute.rpartition("/")[2]
+    found = [
+        f"{domain}/{other}"
+        for (domain, other), column in fleet.cel.attributes.items()
+        if other == name and (column.codes[rows] >= 0).any()
+    ]
+    return f"; they have {', '.join(sorted(found))}" if found else ""
