@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.api.validation.bodies import (
     MAX_BODY,
@@ -16,19 +17,20 @@ from reconciler.api.validation.bodies import (
     bad_request,
     decode_yaml,
     encode,
-    invalid,
     method_not_allowed,
     no_such_resource,
     not_implemented,
     too_large,
 )
-from reconciler.api.validation.fields import Cause, WrongType, timestamp
+from reconciler.api.validation.fields import WrongType, timestamp
 from reconciler.api.validation.kinds import GroupVersion, Object, ServedKind
 from reconciler.api.validation.served_kinds import NAMESPACE, POD, START_NAMESPACES, every_kind
 from reconciler.embedded.accounts import Account
 from reconciler.embedded.bodies import decode_body, media_type
 from reconciler.embedded.discovery import discover
 from reconciler.embedded.guard import Guard, OpenGuard
+from reconciler.embedded.known_fields import FieldValidation, known, model_of_kind
+from reconciler.embedded.options import check_options, delete_options
 from reconciler.embedded.patches import APPLY, bind, patcher
 from reconciler.embedded.presenting import View, choose_view
 from reconciler.embedded.reading import get_object, list_objects, selection
@@ -41,6 +43,7 @@ from reconciler.errors import Rejected
 
 _ON_NODES = ("attach", "ephemeralcontainers", "exec", "log", "portforward", "proxy", "resize")
 """Subresources of pods for which a kubelet is needed."""
+_WRITES = ("POST", "PUT", "PATCH", "DELETE")
 
 
 class _Call(Struct, frozen=True):
@@ -53,12 +56,21 @@ class _Call(Struct, frozen=True):
     request: Request
     target: Target
     view: View
+    fields: FieldValidation
 
     def answer(self) -> Response | Stream:
         """Do what is asked. Raises a Refusal."""
+        if self.request.method in _WRITES:
+            applies = self.request.method == "PATCH" and media_type(self.request) == APPLY
+            check_options(self.request.method, self.request.query, applies=applies)
         if not self.target.name:
-            return self._collection()
-        return self._subresource() if self.target.subresource else self._object()
+            found = self._collection()
+        else:
+            found = self._subresource() if self.target.subresource else self._object()
+        if self.fields.warnings and isinstance(found, Response):
+            warning = ", ".join(self.fields.headers())
+            return replace(found, headers={**found.headers, "Warning": warning})
+        return found
 
     def _collection(self) -> Response | Stream:
         target = self.target
@@ -69,7 +81,8 @@ class _Call(Struct, frozen=True):
             case "GET":
                 return Response(200, list_objects(self.store, target, self.request.query, self.view))
             case "POST" if is_whole:
-                record = self.writer.create(target, decode_body(self.request), dry_run=self._dry_run())
+                body = self.fields.created(decode_body(self.request), target.served, target.kind)
+                record = self.writer.create(target, body, dry_run=self._dry_run())
                 return Response(201, self.view.whole(record))
             case "DELETE" if is_whole:
                 return self._delete_collection()
@@ -109,7 +122,7 @@ class _Call(Struct, frozen=True):
             case "GET":
                 return Response(200, self.view.whole(get_object(self.store, self.target)))
             case "PUT":
-                body = decode_body(self.request)
+                body = self.fields.created(decode_body(self.request), self.target.served, self.target.kind)
                 return self._update(lambda _shown: body)
             case "PATCH":
                 return self._patch()
@@ -118,7 +131,8 @@ class _Call(Struct, frozen=True):
     def _patch(self) -> Response:
         target, media = self.target, media_type(self.request)
         if media != APPLY:
-            return self._update(patcher(target.kind, media, self.request.body))
+            change = patcher(target.kind, media, self.request.body)
+            return self._update(self.fields.patched(change, target.served, target.kind))
         wanted = decode_yaml(self.request.body)
         if target.subresource or self.store[target.kind].get(target.key) is not None:
             return self._update(patcher(target.kind, media, wanted))
@@ -155,17 +169,11 @@ class _Call(Struct, frozen=True):
         return self.request.query.get("watch", "").lower() in ("1", "true")
 
     def _delete_options(self) -> Object:
-        options = decode_body(self.request) if self.request.body else {}
-        if not isinstance(options, dict):
-            raise bad_request("the body of a DELETE request must be DeleteOptions")
-        return options
+        body = decode_body(self.request) if self.request.body else {}
+        return delete_options(body, self.request.query)
 
     def _dry_run(self, options: Object | None = None) -> bool:
-        value = self.request.query.get("dryRun", "")
-        if value not in ("", "All"):
-            cause = Cause("FieldValueNotSupported", 'Unsupported value: supported values: "All"', "dryRun")
-            raise invalid("CreateOptions", "meta.k8s.io", "", [cause])
-        return value == "All" or bool(options and options.get("dryRun"))
+        return self.request.query.get("dryRun") == "All" or bool(options and options.get("dryRun"))
 
 
 def _success(code: int, more: Object) -> Response:
@@ -247,7 +255,8 @@ class ApiServer:
         guard.check(sender, request, target)
         include = request.query.get("includeObject", "")
         view = choose_view(target.kind, target.served, accept, include=include, now=self.now)
-        return _Call(self.store, self._writer, guard, sender, request, target, view).answer()
+        fields = FieldValidation(request.query.get("fieldValidation") or "Warn", [])
+        return _Call(self.store, self._writer, guard, sender, request, target, view, fields).answer()
 
     def load(self, objects: Iterable[Object]) -> None:
         """Create manifests with their status, and the namespaces they name.
@@ -292,6 +301,7 @@ class ApiServer:
         if found is None:
             raise bad_request(f"{obj.get('apiVersion')} {obj.get('kind')} is not served")
         kind, served = found
+        obj = known(obj, model_of_kind(served, kind)).body
         metadata = obj.get("metadata")
         given = metadata if isinstance(metadata, dict) else {}
         namespace = str(given.get("namespace") or "default") if kind.namespaced else ""

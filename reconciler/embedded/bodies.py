@@ -189,7 +189,6 @@ def decode_body(request: Request) -> Any:
     media = media_type(request)
     if media == MEDIA:
         return decode_protobuf(request.body)
-    # Tools that send bytes without a media type send JSON.
-    if media not in ("", "application/json", "*/*", "application/octet-stream"):
+    if media not in ("", "application/json"):
         raise unsupported_media_type()
     return decode_json(request.body)

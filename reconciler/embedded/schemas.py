@@ -12,10 +12,9 @@ from typing import Any
 
 from reconciler.api.validation.kinds import GroupVersion, Merge, Object, ServedKind
 from reconciler.api.validation.kinds import Schema as MergeRules
+from reconciler.embedded.known_fields import LIST, MAP, VERSION, model_of_kind, newer_fields
 
 REF = "#/components/schemas/"
-_LIST = re.compile(r"list\[(?P<of>.+)\]")
-_MAP = re.compile(r"dict\(str, (?P<of>.+)\)")
 _PLAIN: Mapping[str, Object] = {
     "str": {"type": "string"},
     "bool": {"type": "boolean"},
@@ -26,27 +25,7 @@ _PLAIN: Mapping[str, Object] = {
     "object": {},
 }
 
-
-_NEWER: Mapping[str, Mapping[str, str]] = {
-    "DeviceCounterConsumption": {"compatibilityGroups": "list[str]"},
-    "DeviceRequestAllocationResult": {"skipNodeOperations": "list[str]"},
-    "ResourceSliceSpec": {"skipNodeOperations": "list[str]"},
-}
-"""Fields of Kubernetes 1.37 that this server accepts, by the name of the model without its version."""
-_VERSION = re.compile(r"V\d+((alpha|beta)\d+)?")
-_NAME = re.compile(rf"(?P<group>[A-Z][a-z]+)?(?P<version>{_VERSION.pattern})(?P<kind>[A-Z].*)")
-
-
-def model_of(served: GroupVersion, kind: str) -> str:
-    """The name of the model of a kind; "" for custom resources and for newer kinds."""
-    if served.is_custom:
-        return ""
-    version, short = served.version, (served.group.partition(".")[0] or "core").capitalize()
-    # Names that two groups share start with the group.
-    for name in (f"{short}{version.capitalize()}{kind}", f"{version.capitalize()}{kind}"):
-        if hasattr(_models(), name):
-            return name
-    return ""
+_NAME = re.compile(rf"(?P<group>[A-Z][a-z]+)?(?P<version>{VERSION.pattern})(?P<kind>[A-Z].*)")
 
 
 def reference(model: str) -> str:
@@ -80,7 +59,7 @@ def _fields(model: str) -> Iterator[tuple[str, str, str, bool]]:
         words = (getattr(cls, attribute).__doc__ or "").partition("# noqa: E501")[2]
         words = words.partition(":return:")[0].replace("# noqa: E501", "")
         yield name, cls.openapi_types[attribute], " ".join(words.split()), _refuses_none(blank, attribute)
-    for name, kind in _NEWER.get(_VERSION.sub("", model, count=1), {}).items():
+    for name, kind in newer_fields(model, cls.attribute_map.values()).items():
         yield name, kind, "", False
 
 
@@ -101,9 +80,9 @@ def _refuses_none(blank: Any, attribute: str) -> bool:
 
 def _property(kind: str, words: str) -> Object:
     described = {"description": words} if words else {}
-    if match := _LIST.fullmatch(kind):
+    if match := LIST.fullmatch(kind):
         return {"type": "array", "items": _property(match["of"], ""), **described}
-    if match := _MAP.fullmatch(kind):
+    if match := MAP.fullmatch(kind):
         return {"type": "object", "additionalProperties": _property(match["of"], ""), **described}
     if kind in _PLAIN:
         return {**_PLAIN[kind], **described}
@@ -113,7 +92,7 @@ def _property(kind: str, words: str) -> Object:
 
 
 def _innermost(kind: str) -> str:
-    while match := _LIST.fullmatch(kind) or _MAP.fullmatch(kind):
+    while match := LIST.fullmatch(kind) or MAP.fullmatch(kind):
         kind = match["of"]
     return kind
 
@@ -150,7 +129,7 @@ def definitions(served: Iterable[Served]) -> Mapping[str, Object]:
     """Schemas by name: those of the kinds, and of everything that they refer to. `served` has no doubles."""
     found: dict[str, Object] = {}
     for version, kind in served:
-        model = _model(version, kind)
+        model = model_of_kind(version, kind)
         name = model or f"{kind.kind}.{version.version}.{version.group}"
         if model:
             _add(found, model)
@@ -167,13 +146,6 @@ def definitions(served: Iterable[Served]) -> Mapping[str, Object]:
 def group_version_kind(version: GroupVersion, kind: ServedKind) -> Object:
     """The value of the extension that connects schemas, operations and kinds."""
     return {"group": version.group, "version": version.version, "kind": kind.kind}
-
-
-def _model(version: GroupVersion, kind: ServedKind) -> str:
-    """The model of a kind: of this version, or else of another version of the same shape."""
-    shape = kind.conversions.get(version)
-    same = (other for other in kind.served if kind.conversions.get(other) is shape)
-    return next(filter(None, (model_of(other, kind.kind) for other in (version, *same))), "")
 
 
 def _add(found: dict[str, Object], model: str) -> None:

@@ -106,6 +106,7 @@ def too_large(limit: int) -> Refusal:
 
 def unsupported_media_type() -> Refusal:
     """415: an unsupported type of body or patch."""
+    # Also of application/yaml, which real servers accept.
     return Refusal(415, "UnsupportedMediaType", "415: Unsupported Media Type", details={})
 
 
@@ -162,10 +163,26 @@ def encode(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
+class DoubledKeys(dict[str, Any]):
+    """An object of a JSON text that has some keys more than once; the last value counts."""
+
+    keys_of_several: Iterable[str] = ()
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) == len(pairs):
+        return found
+    doubled = DoubledKeys(found)
+    keys = [key for key, _ in pairs]
+    doubled.keys_of_several = [key for key in found if keys.count(key) > 1]
+    return doubled
+
+
 def decode_json(body: bytes) -> Any:
     """Decode JSON. Raises a 400 with the reason."""
     try:
-        return json.loads(body, parse_constant=_no_constant, parse_float=_finite)
+        return json.loads(body, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_object)
     except ValueError as exc:
         raise bad_request(f"couldn't get version/kind; json parse error: {exc}") from exc
     except RecursionError as exc:

@@ -166,7 +166,7 @@ async def test_a_gated_pod_is_set_free_once():
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "p", "namespace": "default"},
-        "spec": {"schedulingGates": gates, "containers": [{"name": "c", "image": "i", "unknown": 1}]},
+        "spec": {"schedulingGates": gates, "containers": [{"name": "c", "image": "i", "workingDir": "/w"}]},
     }
     async with cluster() as (api, client, served, writer):
         api.load([raw])
@@ -180,7 +180,7 @@ async def test_a_gated_pod_is_set_free_once():
         with pytest.raises(Conflict):
             await writer.ungate(pod)
         stored = await client.get(served["Pod"], pod.key)
-        assert stored["spec"]["containers"][0]["image"] == "i"
+        assert stored["spec"]["containers"][0]["workingDir"] == "/w"
 
 
 async def test_the_watch_tells_what_happens():

@@ -11,7 +11,7 @@ from tests.tools.driving import CLAIMS, MERGE, PODS, SLICES, call, claim, ok, po
 from tests.tools.examples import examples
 
 ALL_CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
-DEEP = b'{"metadata":{"name":"a"},"spec":' + b'{"a":' * 300 + b"1" + b"}" * 300 + b"}"
+DEEP = b'{"metadata":{"name":"a","annotations":' + b'{"a":' * 300 + b"1" + b"}" * 302
 
 BAD_BODIES = {
     "empty": b"",

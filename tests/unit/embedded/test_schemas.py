@@ -7,15 +7,10 @@ import msgspec
 import pytest
 
 from reconciler.api.validation.served_kinds import every_kind
+from reconciler.embedded.known_fields import NEWER
 from reconciler.embedded.schemas import ANY_FIELDS, definitions
 
-FOLDER = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema" / "v1.36.0-local"
-NEWER = {
-    "DeviceCounterConsumption": {"compatibilityGroups"},
-    "DeviceRequestAllocationResult": {"skipNodeOperations"},
-    "ResourceSliceSpec": {"skipNodeOperations"},
-}
-"""Fields of Kubernetes 1.37"""
+FOLDERS = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema"
 OTHER_MERGES = {
     # retainKeys drops other sources from an entry; claims and volumes of a pod cannot change.
     ("PodSpec", "resourceClaims"), ("PodSpec", "volumes"), ("PodStatus", "resourceClaimStatuses"),
@@ -34,9 +29,14 @@ MARKS = ("x-kubernetes-patch-strategy", "x-kubernetes-patch-merge-key")
 @pytest.fixture(scope="module")
 def published():
     """(group or "", version, type) -> its schema; the group only where types of two groups share a name."""
-    if not FOLDER.exists():
-        pytest.skip("kubernetes-validate does not carry the schemas of 1.36")
-    return msgspec.json.decode((FOLDER / "_definitions.json").read_bytes())["$defs"]
+    return definitions_of("1.36")
+
+
+def definitions_of(release):
+    path = FOLDERS / f"v{release}.0-local" / "_definitions.json"
+    if not path.exists():
+        pytest.skip(f"kubernetes-validate does not carry the schemas of {release}")
+    return msgspec.json.decode(path.read_bytes())["$defs"]
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def original(published, name, schema):
         for full, found in published.items()
         if full.endswith(f".{version}.{kind}") and (not group or f".{group[0]}." in full)
     ]
-    known = set(schema["properties"]) - NEWER.get(kind, set())
+    known = set(schema["properties"]) - set(NEWER.get(kind, ()))
     (found,) = {
         msgspec.json.encode(one): one for one in named if set(one.get("properties", ())) == known
     }.values()
@@ -80,11 +80,15 @@ def test_every_type_has_the_published_fields_and_merges(ours, published):
     assert differing == OTHER_MERGES
 
 
-def test_newer_fields_are_added_to_every_version(ours):
-    for kind, fields in NEWER.items():
-        for version in ("v1", "v1beta2", "v1beta1"):
-            found = ours[f"{version}.{kind}"]["properties"]
-            assert all(found[field] == {"type": "array", "items": {"type": "string"}} for field in fields)
+def test_newer_fields_are_those_of_the_next_release(ours, published):
+    newer = definitions_of("1.37")
+    for name, schema in ours.items():
+        *_, version, kind = name.split(".")
+        for full, before in published.items():
+            known = set(before.get("properties", ()))
+            if full.endswith(f".{version}.{kind}") and known <= set(schema["properties"]):
+                now = newer[full].get("properties", ()) if full in newer else ()
+                assert known | set(now) == set(schema["properties"]), full
 
 
 def test_descriptions_are_whole_sentences_without_marks(ours):

@@ -186,11 +186,17 @@ def test_a_namespace_of_a_common_prefix_is_not_touched():
     assert [item["metadata"]["namespace"] for item in everywhere] == ["a-b", "ab"]
 
 
+CLASSES = "/apis/resource.k8s.io/v1/deviceclasses"
+
+
 def test_true_is_not_one():
     """Equal in Python, different in JSON: this must count as a change."""
     api = ApiServer()
-    ok(api, "POST", MAPS, {"metadata": {"name": "m"}, "extra": 1})
-    assert ok(api, "PATCH", f"{MAPS}/m", {"extra": True}, media=MERGE)["extra"] is True
+    opaque = {"driver": "a.example.com", "parameters": {"extra": 1}}
+    ok(api, "POST", CLASSES, {"metadata": {"name": "m"}, "spec": {"config": [{"opaque": opaque}]}})
+    opaque["parameters"] = {"extra": True}
+    found = ok(api, "PATCH", f"{CLASSES}/m", {"spec": {"config": [{"opaque": opaque}]}}, media=MERGE)
+    assert found["spec"]["config"][0]["opaque"]["parameters"]["extra"] is True
 
 
 def test_manifests_are_loaded_with_their_namespaces_and_status():

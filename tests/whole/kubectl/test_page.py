@@ -27,7 +27,7 @@ class Row(NamedTuple):
 
 def rows():
     """Commands that work, and commands that are not served."""
-    tables = PAGE.split("\n|---|---|\n")[1:]
+    tables = PAGE.split("\n|---|---|\n")[1:3]
     works, refused = ([Row(*row) for row in ROW.findall(table.partition("\n\n")[0])] for table in tables)
     assert len(works) > 45
     assert len(refused) > 15
