@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from kernels.types import Amounts, Codes
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.request_options import MAX_RESULTS, Slot
 from reconciler.allocation.dra.state import Choice, NodeProblem, State
@@ -43,9 +44,9 @@ def state_key(by_slot: Sequence[Sequence[Candidates]], problem: NodeProblem) -> 
     """
     columns = [c.codes for of_claim in problem.constraints for c in of_claim]
     values = [np.unique(codes, return_inverse=True)[1].astype(np.int32) for codes in columns]
-    parts = [one.available for of_slot in by_slot for one in of_slot]
-    parts += [codes >= 0 for codes in columns]
-    return tuple([part.tobytes() for part in (problem.left, problem.sets, problem.draws, *values, *parts)])
+    masks = [*(one.available for of_slot in by_slot for one in of_slot), *(codes >= 0 for codes in columns)]
+    numbers: list[Amounts | Codes] = [problem.left, problem.sets, problem.draws, *values]
+    return (*[part.tobytes() for part in numbers], *[mask.tobytes() for mask in masks])
 
 
 class Descent:

@@ -21,7 +21,8 @@ from reconciler.state.devices.snapshot import View
 MOST_STATES = 1 << 14
 """States that are looked at for the packings of one group. With more, its devices count as if all fit."""
 MOST_CELLS = 1 << 17
-"""Cells of the box of one group. With more, its kinds count as if they did not compete."""
+"""Cells of the box of one group. With more, counts are tried in parts; with eight times as many, its kinds
+count as if they did not compete."""
 
 
 class Groups(Struct, frozen=True):
@@ -182,11 +183,11 @@ def group_state(
 
 def table_of(
     state: GroupState, rules: Sequence[Rule], caps: Sequence[int], *, whole: bool
-) -> tuple[Amounts, Amounts, tuple[tuple[int, int], ...]] | None:
+) -> tuple[Amounts, Amounts, tuple[tuple[int, int], ...], bool] | None:
     """The largest counts of kinds that a group can give, how they use the limits, and the limits.
 
     Counts above `caps` (K,) do not matter. If there are too many: None, or if `whole` a count that is not
-    below any of them.
+    below any of them, and True.
     """
     most = [0] * len(caps)
     for largest, (kinds, _) in zip(map(max, zip(*state.packed, strict=True)), state.classes, strict=True):
@@ -203,8 +204,11 @@ def table_of(
         )
     )
     sizes = [*most, *[1] * len(limits)]
-    if prod([size + 1 for size in sizes]) > MOST_CELLS:
-        return (np.array([most]), np.zeros((1, len(limits)), dtype=np.int64), limits) if whole else None
+    cells = prod([size + 1 for size in sizes])
+    if cells > MOST_CELLS and not whole:
+        return None
+    if cells > MOST_CELLS * 8:
+        return np.array([most]), np.zeros((1, len(limits)), dtype=np.int64), limits, True
     box = Box(sizes)
     place = {limit: len(caps) + at for at, limit in enumerate(limits)}
     serves = []
@@ -224,7 +228,7 @@ def table_of(
         serves.append(steps)
     start = box.below([0] * len(caps) + [1] * len(limits))
     vectors = box.vectors(box.largest(handed_out(state.packed, serves, start)))
-    return vectors[:, : len(caps)], 1 - vectors[:, len(caps) :], limits
+    return vectors[:, : len(caps)], 1 - vectors[:, len(caps) :], limits, False
 
 
 def _bits_of(bits: int) -> list[int]:

@@ -30,6 +30,12 @@ MOST_CELLS = 1 << 20
 MOST_VALUES = 512
 """Combinations of the values of `matchAttribute` that are tried. With more, some constraints do not count."""
 MOST_KINDS = 60
+TABLE_WORK = 1 << 18
+"""Cells that a new table of a group counts for."""
+MOST_WORK = 1 << 30
+"""Cells that are combined for one search. With more, nothing more is proved: this is about two seconds."""
+MOST_KEPT = 1 << 28
+"""Cells that are kept for one search, one bit each. With more, they are found anew."""
 
 
 class Table(NamedTuple):
@@ -43,6 +49,8 @@ class Table(NamedTuple):
     """(v, limits) how often each limit is used for that"""
     limits: tuple[tuple[int, int], ...]
     """The number of a rule, and the value if a group has several, else -1"""
+    rough: bool
+    """Whether the group was too large: it cannot give as much as this says"""
 
 
 class _Entry(NamedTuple):
@@ -122,6 +130,10 @@ class Prover:
         self._tables: dict[tuple[object, ...], Table | None] = {}
         self._numbers: dict[tuple[object, ...], int] = {}
         self._frames: dict[tuple[int, ...], _Frame] = {}
+        self._kept = 0
+        """Cells in all frames"""
+        self.work = 0
+        """Cells that were combined"""
 
     def is_impossible(
         self, slots: Sequence[Slot], by_slot: Sequence[Alternatives], state: State
@@ -134,7 +146,7 @@ class Prover:
         asked = Reader(self.problem, slots[0].claim, state).read(slots, by_slot)
         if asked is None:
             return True
-        if not 0 < len(asked.masks) <= MOST_KINDS or not len(asked.wanted):
+        if not 0 < len(asked.masks) <= MOST_KINDS or not len(asked.wanted) or self.work > MOST_WORK:
             return None
         drawn, totals = self.draws(asked, state)
         fine = (asked.wanted @ drawn <= totals).all(axis=1)
@@ -187,20 +199,27 @@ class Prover:
         key = state.number, tuple([(rule.match, rule.bits) for rule in rules]), caps, whole
         if key not in self._tables:
             found = table_of(state, rules, caps, whole=whole)
+            self.work += TABLE_WORK
             if found is None:
                 self._tables[key] = None
             else:
-                counts, uses, limits = found
+                counts, uses, limits, rough = found
                 content = counts.tobytes(), uses.tobytes(), limits, caps
                 number = self._numbers.setdefault(content, len(self._numbers))
-                self._tables[key] = Table(number, counts, uses, limits)
+                self._tables[key] = Table(number, counts, uses, limits, rough)
         return self._tables[key]
 
-    def frame(self, caps: tuple[int, ...]) -> _Frame:
-        """The box of these caps, and what is known of it."""
+    def frame(self, caps: tuple[int, ...], groups: int) -> _Frame:
+        """The box of these caps, and what is known of it. So many groups will be combined in it."""
+        if self._kept > MOST_KEPT:
+            self._frames.clear()
+            self._kept = 0
         if caps not in self._frames:
             self._frames[caps] = _Frame(Box(caps), [])
-        return self._frames[caps]
+        found = self._frames[caps]
+        self._kept += groups * found.box.size
+        self.work += groups * found.box.size
+        return found
 
 
 class _Trial:
@@ -212,6 +231,8 @@ class _Trial:
         self._rules: list[Rule] = []
         self._tried: list[list[Amounts]] = []
         """Of each constraint whose values are tried: for each value, (n,) the kinds that devices may serve"""
+        self._differing: list[tuple[list[int], int]] = []
+        """Of each distinctAttribute: its kinds, and how many values their devices have"""
         self._group_codes: list[Amounts] = []
         """Of each rule: (G,) the value of each group, if it has one"""
         of = prover.groups.of
@@ -221,6 +242,8 @@ class _Trial:
             kinds = sum([1 << number for number in members])
             rows = np.flatnonzero(asked.masks[members].any(axis=0))
             pairs = np.unique(np.stack([of[rows], constraint.codes[rows]]), axis=1)
+            if not constraint.match:
+                self._differing.append((members, len(distinct(pairs[1]))))
             inner = len(distinct(pairs[0])) < pairs.shape[1]
             shared = len(distinct(pairs[1])) < pairs.shape[1]
             if constraint.match and (inner or shared or constraint.derived or not constraint.plain):
@@ -278,6 +301,8 @@ class _Trial:
         states = [self._prover.group_state(group, bits, rules, self._left) for group in numbers]
         bounds = np.stack([self._bound(state) for state in states])
         most = np.where(self._together, bounds.max(axis=0), bounds.sum(axis=0))
+        for members, values in self._differing:
+            wanted = wanted[wanted[:, members].sum(axis=1) <= values]
         return self._gives(numbers, states, wanted[(wanted @ self._weights <= most).all(axis=1)])
 
     def _bound(self, state: GroupState) -> Amounts:
@@ -290,6 +315,9 @@ class _Trial:
         """Whether groups in these states can give one of the counts, or if that takes too long."""
         if not len(wanted):
             return False
+        if self._prover.work > MOST_WORK:
+            self.unsure = True
+            return True
         caps = tuple(wanted.max(axis=0).tolist())
         tables = {
             state.number: self._prover.table(state, self._rules, caps, whole=len(wanted) == 1)
@@ -300,6 +328,7 @@ class _Trial:
             table = tables[state.number]
             if table is None:
                 return self._in_parts(numbers, states, wanted)
+            self.unsure |= table.rough
             codes = [int(code[group]) for code in self._group_codes]
             nearby = tuple([code for code, rule in zip(codes, self._rules, strict=True) if rule.shared])
             entries.append(_Entry(nearby, table.number, codes, table))
@@ -312,7 +341,7 @@ class _Trial:
         places, renewed, used = self._places(entries, len(caps))
         if prod([cap + 1 for cap in caps]) << used > MOST_CELLS:
             return None
-        frame = self._prover.frame((*caps, *[1] * used))
+        frame = self._prover.frame((*caps, *[1] * used), len(entries))
         strides = np.array(frame.box.strides[: len(caps)], dtype=np.int64)
         target = sum([1 << cell for cell in (wanted @ strides).tolist()])
         node = frame.start(len(caps))
