@@ -72,19 +72,19 @@ class Settings(BaseSettings):
     """`shadow` writes nothing: it compares its own decisions with those of the cluster's scheduler."""
 
     shadow_pending_seconds: float = Field(default=30.0, gt=0)
-    """In shadow mode: how long a pod must be pending before it is reported as one whose claims we could have
-    allocated. A shorter time would report the normal latency of the scheduler."""
+    """In shadow mode: after how long a pending pod is reported whose claims we could have allocated. A
+    shorter time would report the normal latency of the scheduler."""
 
     pause: Annotated[bool, FLAG] = False
     """Write nothing until the next start without it. Decisions continue; their writes are held back."""
 
     pause_config_map: Annotated[ConfigMapName | None, Flag(metavar="NAMESPACE/NAME")] = None
-    """`NAMESPACE/NAME` of a ConfigMap that stops all writes while its data contains `pause: "true"`. It is
-    watched, and nothing is written before the first read. It need not exist."""
+    """ConfigMap that stops all writes while its data contains `pause: "true"`. It is watched, and nothing is
+    written before the first read. It need not exist."""
 
     audit_seconds: float = Field(default=1.0, gt=0)
-    """Minimum interval between two audits for overcommitted counters and for allocated devices that exclude
-    each other. An audit runs only after changes; a device that two claims hold is reported immediately."""
+    """Minimum interval between two audits of held devices. An audit runs only after changes; a device that
+    two claims hold is reported immediately."""
 
     embedded_port: Annotated[int, Flag("--port")] = Field(default=0, ge=0, le=65535)
     """Port of the embedded server. 0: any free port, which is printed. It is not called `port`, because
@@ -106,15 +106,15 @@ class Settings(BaseSettings):
 
     group_modes: Annotated[dict[str, Literal["kep-5963", "pairwise"]], NoDecode] = Field(default_factory=dict)
     """How compatibility groups are compared, by driver; `*` stands for all others. `kep-5963` is what
-    Kubernetes does; `pairwise` is what the proposal of `compatibleOnlyWith` describes. Unset: `pairwise` for
-    drivers whose devices say `compatibleOnlyWith`, `kep-5963` for all others."""
+    Kubernetes does; `pairwise` is what the proposal of `compatibleOnlyWith` describes. Unset: `pairwise`
+    for drivers whose devices say `compatibleOnlyWith`, `kep-5963` for all others."""
 
     exclusion_scopes: Annotated[dict[str, Literal["counter-set", "pool"]], NoDecode] = Field(
         default_factory=dict
     )
     """Which pairs of devices `compatibleOnlyWith` judges, by driver; `*` stands for all others. `counter-set`
-    (the default): pairs that share a counter set, and pairs of which one draws from none. `pool`: all pairs.
-    Both apply within a pool and a node."""
+    (the default): pairs that share a counter set, and pairs of which one draws from none. `pool`: all
+    pairs. Both apply within a pool and a node."""
 
     feature_gates: Annotated[str, Flag(metavar="A=BOOL,...")] = ""
     """Feature gates, as `A=true,B=false`. All others are on, unless they are off by default in the server's
@@ -132,9 +132,9 @@ class Settings(BaseSettings):
     them: kube-scheduler may then refuse the node of a pod with volumes, and take its devices back."""
 
     make_templates: Annotated[bool, FLAG] = False
-    """Make the templates that rewritten pods name, such as `gpu.nvidia.com-2`, in namespaces with the label
-    `dra-reconciler.io/rewrite-resources: "true"`. Templates are never changed or deleted. Needs the right to
-    create them; see docs/from-device-plugins.md."""
+    """Make the templates that rewritten pods name, such as `gpu.nvidia.com-2`, in labelled namespaces. The
+    label is `dra-reconciler.io/rewrite-resources: "true"`. Templates are never changed or deleted. Needs
+    the right to create them; see docs/from-device-plugins.md."""
 
     resource_map: Path | None = None
     """File that says what extended resources stand for, as `--map` of `dra-reconciler migrate`. For
@@ -146,9 +146,8 @@ class Settings(BaseSettings):
     Kubernetes does. docs/placement.md says which policy pays when."""
 
     preferences: Literal["first", "last", "off"] | None = None
-    """When preferred affinity, `PreferNoSchedule` taints and `ScheduleAnyway` spread of pods count: `first`
-    before the policy, `last` between nodes that the policy finds equal. None: `last`, and `off` for claims
-    that `first-fit` decides. See docs/placement.md."""
+    """When preferences of pods count: `first` before the policy, `last` between nodes that it finds equal.
+    None: `last`, and `off` for claims that `first-fit` decides. See docs/placement.md."""
 
     policy_seed: int = Field(default=0, ge=0)
     """Start of the random numbers of `expected-fill`. Equal seeds give equal decisions."""
@@ -161,13 +160,12 @@ class Settings(BaseSettings):
     """After how long a claim counts half in the learnt demand. A week: fleets often have a weekly rhythm."""
 
     demand_config_map: ConfigMapName | None = None
-    """`NAMESPACE/NAME` of an existing ConfigMap that keeps the learnt demand across restarts. The leader
-    writes it, at most once a minute. None: a restart starts to learn anew."""
+    """Existing ConfigMap that keeps the learnt demand across restarts. The leader writes it, at most once a
+    minute. None: a restart starts to learn anew."""
 
     policy_compare_seconds: float = Field(default=30.0, ge=0)
-    """Minimum interval between two decisions that are repeated with every policy, in a thread, to show on the
-    status page and in metrics what each would have done. At most 2 % of the time is spent on it. Only if a
-    policy is not `first-fit`, or a demand is given. 0: off."""
+    """Minimum interval between two decisions that are repeated with every policy, to compare them. At most
+    2 % of the time is spent on it. Only if a policy is not `first-fit`, or a demand is given. 0: off."""
 
     search_steps: Annotated[int, Flag("--steps")] = Field(default=10_000, ge=1)
     """Devices that a decision tries on one node before it gives up there; ten times as many on all nodes
@@ -188,8 +186,8 @@ class Settings(BaseSettings):
 
     rebalance_goals: Annotated[str, Flag(metavar="GOAL,...")] = Field(default="90%", min_length=1)
     """What is to fit, separated by commas; the first goal that some moves reach comes first. `90%`: of the
-    most that any moves could reach, for each kind of room that the fleet can strand; `7g.40gb=90%`: of this
-    profile; `7g.40gb=4` or `node=2`: at least so many, `node` for nodes of which no device is held."""
+    most that any moves could reach, for each kind of room that the fleet can strand; `7g.40gb=90%`: of
+    this profile; `7g.40gb=4` or `node=2`: at least so many, `node` for nodes of which no device is held."""
 
     rebalance_namespaces: Names = frozenset()
     """Namespaces whose pods may be moved, but for pods with the label `dra-reconciler.io/movable: "false"`.
@@ -220,16 +218,16 @@ class Settings(BaseSettings):
     again."""
 
     eviction_dry_run: Annotated[bool, FLAG] = False
-    """Plan as `evict` does and record the plans in log and journal, but evict nothing and hold no room."""
+    """Record plans in log and journal, but evict nothing and hold no room."""
 
     nomination_seconds: float = Field(default=300.0, gt=0)
     """How long room is held for a pod after the latest eviction for it. Must exceed the time in which pods
     terminate. What replaces a moved pod may then take as long again until it runs."""
 
     held_room_config_map: ConfigMapName | None = None
-    """`NAMESPACE/NAME` of an existing ConfigMap in which the leader writes which room is held for what.
-    Commands such as `explain` read it, and the next leader takes the room over. With shards, each needs its
-    own. None: held room is known to the leader only, and ends with it."""
+    """Existing ConfigMap in which the leader writes which room is held for what. Commands such as `explain`
+    read it, and the next leader takes the room over. With shards, each needs its own. None: held room is
+    known to the leader only, and ends with it."""
 
     writers: int = Field(default=32, ge=1)
     """Maximum number of parallel writes. A server needs about two milliseconds for a write, mostly for its
@@ -260,15 +258,15 @@ class Settings(BaseSettings):
 
     provisioning_requests: Annotated[str, Flag(metavar="CLASS")] = ""
     """Class of ProvisioningRequests, such as `best-effort-atomic-scale-up.autoscaling.x-k8s.io`, to make for
-    gated pods that no present node can serve, but a new node of a present kind could. Empty: none are made.
-    See docs/with-autoscalers.md."""
+    gated pods that no present node can serve, but a new node of a present kind could. Empty: none are
+    made. See docs/with-autoscalers.md."""
 
     provisioning_patience_seconds: float = Field(default=60.0, ge=0)
     """How long pods must have waited before nodes are requested for them."""
 
     events: Annotated[bool, Flag("--no-events", help="Write no Events.")] = True
-    """Write Events on claims and pods: why they are pending, what was allocated, which devices are held in
-    conflict. At most ten a second, in the background; off saves the server these writes."""
+    """Write Events on claims and pods. At most ten a second, in the background; off saves the server these
+    writes."""
 
     event_delay_seconds: float = Field(default=10.0, ge=0)
     """How long a claim or pod must be pending before an Event says so. Shorter delays are normal: controllers
@@ -302,8 +300,7 @@ class Settings(BaseSettings):
 
     drain_seconds: float = Field(default=25.0, ge=0)
     """How long writes in progress may take after SIGTERM. Up to 7 s for Events and the Lease follow. The pod
-    must end within its grace period, which is 40 s in our manifests.
-    """
+    must end within its grace period, which is 40 s in our manifests."""
 
     status_address: Annotated[str, Flag(metavar="ADDRESS")] = "127.0.0.1"
     """Address that serves health, metrics and status. Other than on a loopback address, all paths except

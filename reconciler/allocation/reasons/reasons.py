@@ -17,14 +17,12 @@ REASONS: dict[str, Advice] = {
     ),
     Reason.GATE_OFF: Advice(
         "Devices match, but they use a feature whose gate is off.",
-        "Enable the feature gate that the message names, on the server and with --feature-gates, or let the "
-        "driver publish devices without the feature. Waiting does not help.",
+        "Enable the feature gate that the message names, on the server and with --feature-gates.",
         Section.FLEET,
     ),
     Reason.POOL: Advice(
         "Devices match, but their pools are incomplete or invalid.",
-        "Check the driver: it has not published all slices of the newest generation, or it has published "
-        "invalid slices. dra-reconciler doctor lists the pools.",
+        "Check the driver; dra-reconciler doctor lists the pools and what is wrong.",
         Section.FLEET,
     ),
     Reason.IN_USE: Advice(
@@ -34,8 +32,7 @@ REASONS: dict[str, Advice] = {
     ),
     Reason.TAINTED: Advice(
         "Devices match, but have taints that the request does not tolerate.",
-        "Repair the devices or delete the DeviceTaintRule; or add a toleration if the request may use "
-        "tainted devices.",
+        "Repair the devices, delete the DeviceTaintRule, or add a toleration to the request.",
         Section.FLEET,
     ),
     Reason.CAPACITY: Advice(
@@ -45,20 +42,17 @@ REASONS: dict[str, Advice] = {
     ),
     Reason.EXCLUDED: Advice(
         "Devices match, but devices in use exclude them.",
-        "Wait until the devices that the message names are free, or use a node with devices in another "
-        "mode: dra-reconciler modes shows the modes.",
+        "Wait until the devices that the message names are free; dra-reconciler modes shows the modes.",
         Section.WAIT,
     ),
     Reason.COUNTERS: Advice(
         "Devices match, but too little is free in the shared counters that they consume.",
-        "Wait, delete claims that hold parts of the same physical device, or request a smaller partition. "
-        "The explanation names the counter, its counter set and the missing amount.",
+        "Wait, delete claims that hold parts of the same physical device, or request a smaller partition.",
         Section.WAIT,
     ),
     Reason.CONSTRAINT: Advice(
         "Each request fits alone, but no node has enough devices that satisfy a constraint.",
-        "Check the attribute in the constraint: devices without it never match. "
-        "Free devices that satisfy the constraint, or remove it.",
+        "Free devices that satisfy the constraint, or remove it. Devices without its attribute never match.",
         Section.WAIT,
     ),
     Reason.TOGETHER: Advice(
@@ -74,26 +68,22 @@ REASONS: dict[str, Advice] = {
     ),
     Reason.NO_NODES: Advice(
         "There is no node that the claim or its pod may use, whatever its devices.",
-        "Check that there are nodes, and that they are not cordoned: kubectl get nodes. Compare them with "
-        "the node selector, affinity, spread, tolerations, ports and resource requests of the pod.",
+        "Check that nodes are not cordoned (kubectl get nodes), and compare them with what the pod requires.",
         Section.FLEET,
     ),
     Reason.ALIGNMENT: Advice(
         "Enough devices are available, but they are not as close together as joint allocation requires.",
-        "Wait until devices that share the tier are free, require a wider tier or `node`, or request fewer "
-        "devices. The nearest miss names the best value of the tier.",
+        "Wait until devices that share the tier are free, require a wider tier, or request fewer devices.",
         Section.WAIT,
     ),
     Reason.PARTITION: Advice(
         "Enough devices are free, but no partition in the class's partition table is completely free.",
-        "Wait until a whole partition is free, list more partitions, or set the table to preferred instead "
-        "of honored.",
+        "Wait until a whole partition is free, list more partitions, or set the table to Prefer.",
         Section.WAIT,
     ),
     Reason.PODS_COMPETE: Advice(
         "Devices are free, but the gated pods that share a claim do not all fit on the nodes of any of them.",
-        "Free resources or ports on the nodes of one device, relax the anti-affinity or spread of the pods, "
-        "or let fewer pods share the claim. The message names the pods.",
+        "Free resources on the nodes of one device, relax the rules of the pods, or let fewer pods share it.",
         Section.WAIT,
     ),
     Reason.NODE_ROOM: Advice(
@@ -127,8 +117,7 @@ REASONS: dict[str, Advice] = {
     ),
     Reason.FEATURE_DISABLED: Advice(
         "The claim uses a disabled feature.",
-        "Enable the feature gate that the message names, on the server and with --feature-gates, "
-        "or remove the feature from the claim.",
+        "Enable the feature gate that the message names, or remove the feature from the claim.",
         Section.CLAIM,
     ),
     Reason.UNSUPPORTED_MODE: Advice(
@@ -197,7 +186,7 @@ REASONS: dict[str, Advice] = {
     ),
     "ClaimNotMade": Advice(
         "The claim has not yet been created from its template.",
-        "The resourceclaim controller creates it: check that it runs and that the template exists.",
+        "Check that the resourceclaim controller runs and that the template exists.",
         Section.FLEET,
     ),
     "ClaimRefused": Advice(
@@ -231,20 +220,19 @@ REASONS: dict[str, Advice] = {
         Section.CLAIM,
     ),
     "ObjectsNotListed": Advice(
-        "The pod needs objects of a kind that is listed on demand, and they are not listed yet.",
-        "Wait: the pod is decided as soon as the objects are listed, normally within a second.",
+        "The pod needs objects that are listed on demand, and not listed yet.",
+        "Wait: they are normally listed within a second.",
         Section.WAIT,
     ),
     "ObjectsNotReadable": Advice(
-        "The pod needs objects of a kind that the API server does not let this controller list.",
-        "Grant list and watch on the kind that the message names, as deploy/base/rbac.yaml does; or change "
-        "the pod so that it does not need them; or ignore the volumes of all pods with --without-volumes.",
+        "The pod needs objects that this controller may not list.",
+        "Grant list and watch on the kind that the message names (deploy/base/rbac.yaml), or set "
+        "--without-volumes.",
         Section.FLEET,
     ),
     "GangUnplaced": Advice(
-        "No domain has places for enough pods of the gang together: nodes that suit the pods, with devices.",
-        "Wait, or free what the message says is short. Or lower the gang's minimum, or require a wider "
-        "topology; a preferred one is never a reason to wait.",
+        "No domain has nodes and devices for enough pods of the gang together.",
+        "Wait, or free what the message says is short. Or lower its minimum, or require a wider topology.",
         Section.WAIT,
     ),
     "GangTopologyUnknown": Advice(
@@ -255,13 +243,11 @@ REASONS: dict[str, Advice] = {
     ),
     "LeftToScheduler": Advice(
         "kube-scheduler released the devices that we allocated, and now allocates for the pod itself.",
-        "No action is needed. The pod's events and the log line `allocation removed by kube-scheduler` say "
-        "more.",
+        "No action is needed. The pod's events say more.",
         Section.WAIT,
     ),
     "PodsNotBound": Advice(
-        "The pod has its devices. Its affinity or spread counts pods that are not bound yet; without them, "
-        "kube-scheduler would refuse its node.",
+        "The pod has its devices. Its affinity or spread counts pods that are not bound yet.",
         "Wait until those pods are bound. If they stay pending, their events say why.",
         Section.WAIT,
     ),

@@ -40,16 +40,14 @@ from reconciler.control.decisions.declaration import (
 ALLOCATION = MetricSpec(
     "allocation_duration_seconds",
     "histogram",
-    "Time from the start of a decision until the API server has stored the allocation of a claim. "
-    "Exemplars name the decision.",
+    "Time from the start of a decision until its allocation is stored.",
     buckets=COARSE,
 )
 
 PENDING_TIME = MetricSpec(
     "claim_pending_duration_seconds",
     "histogram",
-    "Time from the creation of a claim until the API server has stored its allocation. The server rounds "
-    "creation times down to seconds. Exemplars name the decision.",
+    "Time from the creation of a claim, in whole seconds, until its allocation is stored.",
     buckets=WAITS,
 )
 
@@ -120,7 +118,7 @@ class Freed(Decision):
 
 @dataclass(frozen=True, slots=True)
 class Deleted(Decision):
-    """A claim of ours was deleted: it waits no longer, and its devices are free."""
+    """A claim of ours was deleted."""
 
     LINES: ClassVar = (Line("claim deleted", Level.INFO),)
 
@@ -131,7 +129,7 @@ class Deleted(Decision):
 
 @dataclass(frozen=True, slots=True)
 class Ungated(Decision):
-    """All claims of a pod are allocated; the scheduler may bind the pod."""
+    """All claims of a pod are allocated, and its gate is removed."""
 
     LINES: ClassVar = (Line("pod ungated", Level.INFO),)
     METRICS: ClassVar = (Counted(UNGATED),)
@@ -142,7 +140,7 @@ class Ungated(Decision):
 
 @dataclass(frozen=True, slots=True)
 class DevicesGiven(Decision):
-    """A pod has Koordinator's devices, and the API server has stored its annotation."""
+    """A pod has Koordinator's devices, as stored by the API server."""
 
     LINES: ClassVar = (Line("devices allocated to pod", Level.INFO),)
     METRICS: ClassVar = (Counted(ALLOCATION, observed="seconds"),)
@@ -156,7 +154,7 @@ class DevicesGiven(Decision):
 
 @dataclass(frozen=True, slots=True)
 class Reclaimed(Decision):
-    """kube-scheduler removed an allocation of ours and schedules the pod again."""
+    """kube-scheduler removed an allocation of ours."""
 
     LINES: ClassVar = (Line("allocation removed by kube-scheduler", Level.WARNING),)
     METRICS: ClassVar = (Counted(RECLAIMED),)
@@ -201,16 +199,14 @@ class Compared(Decision):
     pod: MaybePodKey
     node: Node = ""
     devices: Devices = ()
-    their_node: Annotated[
-        str, Logged("the node of the other scheduler; empty if its devices allow several")
-    ] = ""
+    their_node: Annotated[str, Logged("node of the other scheduler, if only one")] = ""
     their_devices: Annotated[
         tuple[DeviceID, ...], Logged("the devices that the other scheduler allocated", list, texts)
     ] = ()
     there: Annotated[
         Outcome | None,
         Logged(
-            "the outcome of our decision on their node, if our node is another one",
+            "the outcome on their node, if ours differs",
             (str, type(None)),
             _text_or_null,
         ),
@@ -249,7 +245,7 @@ class HeldTwice(Decision):
 
 @dataclass(frozen=True, slots=True)
 class Overdrawn(Decision):
-    """By their annotations, pods hold more of a device than it has.
+    """Pods hold more of a Koordinator device than it has.
 
     Another writer took part: this process alone never does it.
     """
@@ -293,7 +289,7 @@ class ExclusionViolated(Decision):
 
 @dataclass(frozen=True, slots=True)
 class GroupModeChanged(Decision):
-    """The compatibility groups of a driver with held devices are compared in another way from now on.
+    """The groups of a driver are compared in another mode from now on.
 
     Its devices now say `compatibleOnlyWith`, or no longer do. Held devices stay held.
     """
@@ -334,7 +330,7 @@ class NoLongerOverCommitted(Decision):
 
 @dataclass(frozen=True, slots=True)
 class Uncharged(Decision):
-    """An allocated device consumes counters that its pool no longer publishes; no claim is charged."""
+    """A held device consumes counters that its pool no longer publishes."""
 
     LINES: ClassVar = (Line("counters of held device no longer published", Level.WARNING),)
     METRICS: ClassVar = (Counted(FINDINGS, ("uncharged",)),)
@@ -356,7 +352,7 @@ class WritesPaused(Decision):
 
 @dataclass(frozen=True, slots=True)
 class HeldBack(Decision):
-    """The pause holds back a write of a claim, of a pod with its claims, or of a gang.
+    """The pause holds back a write.
 
     Reported once for each.
     """

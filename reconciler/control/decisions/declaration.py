@@ -174,20 +174,18 @@ CountedThing = Annotated[str, Logged("what is to fit, in the singular")]
 Message = Annotated[str, Logged("the reason in words")]
 Policy = Annotated[
     str | None,
-    Logged("the placement policy that chose; absent for first fit", optional=True),
+    Logged("the policy that chose; absent for first fit", optional=True),
 ]
 Steps = Annotated[int, Logged("devices tried", int)]
 NodeCount = Annotated[int, Logged("nodes that were considered", int)]
 Counts = Annotated[
     tuple[RequestCount, ...],
-    Logged(
-        "for each request, how many devices passed each test: claim, request, wanted, left", list, _counts
-    ),
+    Logged("for each request, the devices that passed each test", list, _counts),
 ]
 Seconds = Annotated[
     float,
     Logged(
-        "milliseconds from the start of the decision until the server had stored it",
+        "from the start of the decision until it was stored",
         (int, float),
         _milliseconds,
         name="duration_ms",
@@ -196,7 +194,7 @@ Seconds = Annotated[
 PendingSeconds = Annotated[
     float | None,
     Logged(
-        "seconds from the creation of the claim until the server had stored its allocation",
+        "from the creation of the claim until it was stored",
         (int, float),
         _rounded,
         name="pending_seconds",
@@ -213,9 +211,9 @@ class Decision:
     """Its log line. Where there are several, `line` chooses."""
     METRICS: ClassVar[tuple[Counted, ...]] = ()
 
-    decision_id: Annotated[
-        str, Logged("names one decision in log lines, Events, metric exemplars and the journal")
-    ] = field(default="", compare=False)
+    decision_id: Annotated[str, Logged("names one decision, also in Events, exemplars and the journal")] = (
+        field(default="", compare=False)
+    )
     """Allocations that were decided together share it. Empty until the decision is reported, unless the
     handler sets it."""
 

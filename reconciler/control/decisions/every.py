@@ -49,20 +49,18 @@ from reconciler.control.decisions.declaration import (
     texts,
 )
 
-GANGS = MetricSpec(
-    "gangs_placed_total", "counter", "Gangs of which enough pods got nodes and devices together."
-)
+GANGS = MetricSpec("gangs_placed_total", "counter", "Gangs that were placed.")
 
 GANGS_GIVEN_BACK = MetricSpec(
     "gangs_given_back_total",
     "counter",
-    "Gangs that were only partly written, and gave everything back.",
+    "Partly written gangs that gave everything back.",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class GangPlaced(Decision):
-    """Enough pods of a gang have nodes and devices together, and the API server has stored it.
+    """Enough pods of a gang have nodes and devices, as stored by the API server.
 
     Their gates are removed next.
     """
@@ -87,7 +85,7 @@ class GangPlaced(Decision):
 
 @dataclass(frozen=True, slots=True)
 class GangGivenBack(Decision):
-    """A gang that was partly written gave that back, since the others found no place or fit elsewhere."""
+    """A gang that was partly written gave its devices back."""
 
     LINES: ClassVar = (Line("gang given back", Level.INFO),)
     METRICS: ClassVar = (Counted(GANGS_GIVEN_BACK),)
@@ -100,13 +98,13 @@ class GangGivenBack(Decision):
 ROOM_PLANS = MetricSpec(
     "room_plans_total",
     "counter",
-    "New plans to evict pods so that a pending pod or gang fits, carried out or not.",
+    "New plans to evict pods, carried out or not.",
 )
 
 ROOM_PLANS_ABORTED = MetricSpec(
     "room_plans_aborted_total",
     "counter",
-    "Plans to evict pods that were aborted, mostly because something had changed.",
+    "Plans to evict pods that were aborted.",
 )
 
 EVICTIONS = MetricSpec(
@@ -119,7 +117,7 @@ EVICTIONS = MetricSpec(
 
 @dataclass(frozen=True, slots=True)
 class RoomPlanned(Decision):
-    """Room can be made for a pending pod or gang by evicting pods of lower priority."""
+    """Room can be made for a pending pod or gang by evictions."""
 
     LINES: ClassVar = (Line("room can be made", Level.INFO),)
     METRICS: ClassVar = (Counted(ROOM_PLANS),)
@@ -134,7 +132,7 @@ class RoomPlanned(Decision):
 
 @dataclass(frozen=True, slots=True)
 class RoomPlanAborted(Decision):
-    """A plan to evict pods is not carried out any further."""
+    """A plan to evict pods is dropped."""
 
     LINES: ClassVar = (Line("making room aborted", Level.WARNING),)
     METRICS: ClassVar = (Counted(ROOM_PLANS_ABORTED),)
@@ -145,7 +143,7 @@ class RoomPlanAborted(Decision):
 
 @dataclass(frozen=True, slots=True)
 class Evicted(Decision):
-    """The API server granted the eviction of a pod, for a pod or gang of higher priority."""
+    """A pod was evicted for one of higher priority."""
 
     LINES: ClassVar = (Line("pod evicted", Level.WARNING),)
     METRICS: ClassVar = (Counted(EVICTIONS, ("preemption",)),)
@@ -155,14 +153,12 @@ class Evicted(Decision):
     nominee: Nominee
 
 
-MOVE_PLANS = MetricSpec(
-    "move_plans_total", "counter", "New plans to move pods so that more fits, carried out or not."
-)
+MOVE_PLANS = MetricSpec("move_plans_total", "counter", "New plans to move pods, carried out or not.")
 
 MOVE_PLANS_ABORTED = MetricSpec(
     "move_plans_aborted_total",
     "counter",
-    "Plans to move pods that were aborted, mostly because something had changed.",
+    "Plans to move pods that were aborted.",
 )
 
 PODS_MOVED = MetricSpec(
@@ -206,7 +202,7 @@ class MovesAborted(Decision):
 
 @dataclass(frozen=True, slots=True)
 class MoveEvicted(Decision):
-    """The API server granted the eviction of a pod that moves. Its new place is held."""
+    """A pod was evicted to move. Its new place is held."""
 
     LINES: ClassVar = (Line("pod evicted to move it", Level.WARNING),)
     METRICS: ClassVar = (Counted(EVICTIONS, ("rebalancing",)),)
@@ -222,7 +218,7 @@ class MoveEvicted(Decision):
 
 @dataclass(frozen=True, slots=True)
 class PodMoved(Decision):
-    """What replaces a pod that was moved runs at the place that was held for it."""
+    """The replacement of a moved pod runs at its place."""
 
     LINES: ClassVar = (Line("pod moved", Level.INFO),)
     METRICS: ClassVar = (Counted(PODS_MOVED),)
@@ -247,7 +243,7 @@ NOMINATIONS_ENDED = MetricSpec(
 
 @dataclass(frozen=True, slots=True)
 class Nominated(Decision):
-    """Room is held for a claim, a pod, a gang or a workload: nobody else gets it until the deadline."""
+    """Room is held for something until the deadline."""
 
     LINES: ClassVar = (Line("room held", Level.INFO),)
     METRICS: ClassVar = (Counted(NOMINATIONS),)
@@ -261,7 +257,7 @@ class Nominated(Decision):
 
 @dataclass(frozen=True, slots=True)
 class NominationUsed(Decision):
-    """Room is not held any more: what it was held for has its place."""
+    """What the room was held for has its place."""
 
     LINES: ClassVar = (Line("held room used", Level.INFO),)
     METRICS: ClassVar = (Counted(NOMINATIONS_ENDED, ("used",)),)
@@ -271,7 +267,7 @@ class NominationUsed(Decision):
 
 @dataclass(frozen=True, slots=True)
 class NominationExpired(Decision):
-    """Room is not held any more: it was not used before the deadline. Others may take it now."""
+    """Held room was not used before the deadline."""
 
     LINES: ClassVar = (Line("held room expired", Level.WARNING),)
     METRICS: ClassVar = (Counted(NOMINATIONS_ENDED, ("expired",)),)
@@ -281,7 +277,7 @@ class NominationExpired(Decision):
 
 @dataclass(frozen=True, slots=True)
 class NominationDropped(Decision):
-    """Room is not held any more: it is not wanted, or the plan that made it was aborted."""
+    """Held room is not wanted, or its plan was aborted."""
 
     LINES: ClassVar = (Line("held room given up", Level.INFO),)
     METRICS: ClassVar = (Counted(NOMINATIONS_ENDED, ("dropped",)),)
@@ -304,7 +300,7 @@ class WorkloadChecked(Decision):
 
 @dataclass(frozen=True, slots=True)
 class NodesRequested(Decision):
-    """A ProvisioningRequest was made for pods that no present node can serve."""
+    """A ProvisioningRequest was made."""
 
     LINES: ClassVar = (Line("nodes requested", Level.INFO),)
 

@@ -6,7 +6,6 @@ a device: the number of series must not grow with the cluster.
 
 from collections.abc import Iterable
 
-from reconciler.analysis.capacity.layout import MAX_PROFILES
 from reconciler.control.decisions.declaration import COARSE, FINE, Decision, MetricSpec
 from reconciler.control.decisions.every import DECISIONS
 
@@ -27,8 +26,7 @@ def metrics_of(kinds: Iterable[type[Decision]]) -> tuple[MetricSpec, ...]:
 DECISION = MetricSpec(
     "decision_duration_seconds",
     "histogram",
-    "Time to decide which devices claims get, without the write to the API server. Exemplars hold the "
-    "decision_id.",
+    "Time of a decision, without its write.",
     (("result", "granted, refused, or gave_up if the search reached its step limit"),),
     FINE,
 )
@@ -48,36 +46,35 @@ PENDING = MetricSpec(
 HELD_ROOM = MetricSpec(
     "held_room_devices",
     "gauge",
-    "Devices that are held for something until a deadline, by what they are held for.",
+    "Devices of held room, by what it is held for.",
     (("nominee", "claim, pod, gang, workload or replacement"),),
     by_leader=True,
 )
 ROOM_ADVICE = MetricSpec(
     "room_advice",
     "gauge",
-    "Pending pods and gangs that may preempt, by what the latest plan says. Only with --preemption advise or "
-    "evict.",
+    "Pending pods and gangs that may preempt, by the latest plan.",
     (("result", "possible; advice_only if only a person may evict; none"),),
     by_leader=True,
 )
 MOVES_GAIN = MetricSpec(
     "moves_gain",
     "gauge",
-    "How much more fits after the moves that are advised. Not with --rebalance off.",
+    "How much more fits after the advised moves.",
     (("goal", "as in the setting rebalance_goals"),),
     by_leader=True,
 )
 MOVES_ADVISED = MetricSpec(
     "moves_advised",
     "gauge",
-    "Pods that are advised to be moved. Not with --rebalance off.",
+    "Pods that are advised to be moved.",
     (("goal", "as in the setting rebalance_goals"),),
     by_leader=True,
 )
 DOCTOR = MetricSpec(
     "doctor_findings",
     "gauge",
-    "Findings of the last doctor run, as `dra-reconciler doctor --cluster` prints them.",
+    "Findings of the last doctor run.",
     (("check", "id of the check, as in docs/doctor.md"), ("severity", "error, warning or info")),
 )
 DOCTOR_ROUNDS = MetricSpec("doctor_rounds_total", "counter", "Completed doctor runs.")
@@ -90,19 +87,15 @@ POLICY_CHOICES = MetricSpec(
 POLICY_PLACES_LOST = MetricSpec(
     "policy_places_lost_total",
     "counter",
-    "Places for claims of the demand, as a weighted mean, that the choices of a policy would have cost in "
-    "the sampled decisions.",
+    "Places for claims of the demand, as a weighted mean, that a policy would have cost.",
     (("policy", "name of the policy"),),
 )
-DEMAND_SHAPES = MetricSpec(
-    "demand_shapes", "gauge", "Distinct shapes of claims for which placement policies keep room."
-)
+DEMAND_SHAPES = MetricSpec("demand_shapes", "gauge", "Shapes of claims for which policies keep room.")
 TURNS = MetricSpec("turns_total", "counter", "Completed reconciles of claims and pods, successful or not.")
 FAILURES = MetricSpec(
     "turn_failures_total",
     "counter",
-    "Reconciles that failed with an internal error (please report). Rounds of the admission check and of the "
-    "requests for nodes count, too.",
+    "Reconciles that failed with an internal error (please report).",
 )
 
 QUEUE = MetricSpec(
@@ -131,8 +124,8 @@ REQUESTS = MetricSpec(
         ("resource", "resource, with its subresource, such as resourceclaims/status"),
         (
             "result",
-            "ok, conflict, not_found, expired, denied, busy, rejected, server_error, unreachable if the "
-            "request was not sent, unanswered if it may have been applied, or cancelled",
+            "ok, conflict, not_found, expired, denied, busy, rejected, server_error, unreachable (not sent), "
+            "unanswered (may be applied) or cancelled",
         ),
     ),
 )
@@ -153,7 +146,7 @@ LISTINGS = MetricSpec("listings_total", "counter", "Lists of all objects of a ki
 CACHE_AGE = MetricSpec(
     "cache_age_seconds",
     "gauge",
-    "Time since the API server last sent an event for a kind. It sends a bookmark about every minute.",
+    "Time since the last event of a kind. Bookmarks come about every minute.",
     (_KIND,),
 )
 REFUSED_OBJECTS = MetricSpec(
@@ -168,28 +161,25 @@ LEADER = MetricSpec(
     "leader",
     "gauge",
     "1 if this process may write, otherwise 0.",
-    (("lease", "name of the Lease, one for each shard; empty without leader election"),),
+    (("lease", "the Lease of the shard; empty without leader election"),),
 )
 RIVALS = MetricSpec(
     "shard_rivals",
     "gauge",
-    "Live Leases of shards that overlap with the shard of this process, which allocates only at 0.",
+    "Live Leases of overlapping shards; this process allocates only at 0.",
 )
 DEVICES = MetricSpec(
     "devices",
     "gauge",
-    "Devices of complete pools. The states add up to all published devices. If devices are partitions, not "
-    "all of them can be allocated at the same time.",
+    "Devices of complete pools.",
     (
         (
             "driver",
-            f"driver, at most {MAX_DRIVERS}, the others as {OTHER}; for Koordinator's devices the type, "
-            "such as koordinator.sh/gpu",
+            "driver; for Koordinator's devices the type, such as koordinator.sh/gpu",
         ),
         (
             "state",
-            "held, shared, allocatable, tainted: free for claims with a toleration, or blocked: free, but "
-            "its counters or an excluding device are in use",
+            "held, shared, allocatable, tainted or blocked, as in docs/capacity.md",
         ),
     ),
     by_leader=True,
@@ -197,13 +187,12 @@ DEVICES = MetricSpec(
 COUNTER_CAPACITY = MetricSpec(
     "counters_capacity",
     "gauge",
-    "Total of a counter in all counter sets of a driver, in the unit of the counter.",
+    "Total of a counter of a driver, in its unit.",
     (
-        ("driver", f"driver, at most {MAX_DRIVERS}, and Koordinator's types"),
+        ("driver", "driver, or Koordinator's type"),
         (
             "counter",
-            f"name of the counter, at most {MAX_COUNTERS} of a driver; for Koordinator's devices the "
-            "resource, or virtual-functions",
+            "counter; for Koordinator's devices the resource, or virtual-functions",
         ),
     ),
     by_leader=True,
@@ -218,47 +207,44 @@ COUNTER_AVAILABLE = MetricSpec(
 PROFILE_FITS = MetricSpec(
     "profile_fits",
     "gauge",
-    "How many more devices of a profile can be allocated at the same time, see docs/capacity.md. A lower "
-    "bound if the search gave up.",
+    "How many more devices of a profile fit at the same time (docs/capacity.md), or a lower bound.",
     (
-        ("driver", f"driver, at most {MAX_DRIVERS}: those with most devices"),
-        ("profile", f"profile, at most {MAX_PROFILES} of a driver, the others as {OTHER}"),
+        ("driver", "driver"),
+        ("profile", "profile"),
     ),
     by_leader=True,
 )
 PROFILE_FRAGMENTATION = MetricSpec(
     "profile_fragmentation_ratio",
     "gauge",
-    "Part of the available counters that a profile cannot use, for the counter that limits it most. No "
-    "series if nothing is available.",
+    "Part of the available counters that a profile cannot use.",
     PROFILE_FITS.labels,
     by_leader=True,
 )
 STRANDED = MetricSpec(
     "counters_stranded_ratio",
     "gauge",
-    "Part of an available counter that no device can use: the highest value of the driver's counters.",
+    "Part of an available counter that no device can use: the driver's highest.",
     PROFILE_FITS.labels[:1],
     by_leader=True,
 )
 CLAIMS = MetricSpec(
     "claims",
     "gauge",
-    "ResourceClaims of this shard, by whichever allocator.",
+    "ResourceClaims of this shard, of any allocator.",
     (("state", "allocated or unallocated"),),
     by_leader=True,
 )
 OLDEST_PENDING = MetricSpec(
     "oldest_pending_claim_timestamp_seconds",
     "gauge",
-    "When the oldest of the claims was created that this reconciler has to allocate, in seconds since 1970. "
-    "No series if there is none.",
+    "When the oldest claim that is ours to allocate was created, in seconds since 1970.",
     by_leader=True,
 )
 SLICES = MetricSpec(
     "slices",
     "gauge",
-    "ResourceSlices of this shard, by how they select the nodes of their devices.",
+    "ResourceSlices of this shard.",
     (
         (
             "node_selection",
