@@ -3,10 +3,12 @@
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Iterable
+from itertools import islice
 from typing import Any
 
 import click
 
+from reconciler.analysis.capacity.evicted import held_under_taint
 from reconciler.analysis.capacity.layout import FleetLayout, fleet_layout
 from reconciler.analysis.capacity.lines import By, Line, lines
 from reconciler.analysis.capacity.measure import Solver, measure
@@ -186,12 +188,14 @@ MOST_NOTES = 10
 
 
 def _note_unusable(snapshot: Snapshot) -> None:
-    """Note the pools whose devices are not counted, and why."""
+    """Note the pools whose devices are not counted, and why; and who holds devices that are to be left."""
     problems = readiness(snapshot.topology).problems
     for at in list(problems)[:MOST_NOTES]:
         remark(f"note: pool {snapshot.fleet.pools[at].id} cannot be used: {problems[at]}")
     if len(problems) > MOST_NOTES:
         remark(f"note: {len(problems) - MOST_NOTES} more pools cannot be used")
+    for held in islice(held_under_taint(snapshot), MOST_NOTES):
+        remark(f"note: {held}")
 
 
 class UsageView(TopView[Line]):

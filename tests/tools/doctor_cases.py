@@ -517,6 +517,15 @@ CASES = [
         "not published",
     ),
     Case(
+        "held-under-taint",
+        "of the slice",
+        yaml_of(
+            part("s", device("a", taints=[{"key": "k", "effect": "NoExecute"}])), claim("c", held=("a",))
+        ),
+        ("spec.devices[0]",),
+        "a has the taint k:NoExecute and is held by default/c",
+    ),
+    Case(
         "held-at-odds",
         "two groups",
         excluding("1", "1") + yaml_of(claim("c", held=("a", "b"))),

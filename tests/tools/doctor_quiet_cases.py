@@ -198,6 +198,13 @@ QUIET = [
             part("s", SHARED), claim("c", held=("a",), shareID="x"), claim("d", held=("a",), shareID="y")
         ),
     ),
+    Case(
+        "held-under-taint",
+        "it keeps only new pods away",
+        yaml_of(
+            part("s", device("a", taints=[{"key": "k", "effect": "NoSchedule"}])), claim("c", held=("a",))
+        ),
+    ),
     Case("held-at-odds", "a common group", grouped("mig", "mig") + yaml_of(claim("c", held=("a", "b")))),
     Case(
         "asymmetric-exclusion",

@@ -114,6 +114,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     claims.doubly_held,
     claims.unknown_devices,
     claims.at_odds,
+    claims.under_taint,
     exclusion.asymmetric,
     exclusion.failing,
     exclusion.excluding_itself,

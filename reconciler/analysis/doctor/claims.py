@@ -7,6 +7,7 @@ import numpy as np
 from msgspec import Struct
 
 from kernels.types import Mask
+from reconciler.analysis.capacity.evicted import held_under_taint
 from reconciler.analysis.doctor import findings
 from reconciler.analysis.doctor.findings import DoctorInput, Finding, shortened, suggestion
 from reconciler.analysis.doctor.slices import is_complete, newest
@@ -248,6 +249,13 @@ def unknown_devices(data: DoctorInput) -> Iterator[Finding]:
         if names is not None and result.device not in names:
             what = f"{result.id} is not published{suggestion(result.device, names)}"
             yield findings.UNKNOWN_DEVICE.finding(entry, f"{path}.device", what)
+
+
+def under_taint(data: DoctorInput) -> Iterator[Finding]:
+    """Held devices with a NoExecute taint, of the slice or of a DeviceTaintRule."""
+    for held in held_under_taint(data.snapshot):
+        entry, path, _ = data.device(held.row)
+        yield findings.HELD_UNDER_TAINT.finding(entry, path, str(held))
 
 
 def at_odds(data: DoctorInput) -> Iterator[Finding]:

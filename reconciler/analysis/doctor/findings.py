@@ -231,6 +231,10 @@ UNKNOWN_DEVICE: Final = Rule(
     "unknown-device", _W, "A claim holds a device that its pool does not publish.",
     "Publish the device again, or delete the claim.",
 )  # fmt: skip
+HELD_UNDER_TAINT: Final = Rule(
+    "held-under-taint", _W, "A held device has a NoExecute taint.",
+    "Pods that use it without tolerating the taint are evicted: repair the device, or move them before.",
+)  # fmt: skip
 HELD_AT_ODDS: Final = Rule(
     "held-at-odds", _E, "Allocated devices exclude each other.",
     "Delete one of the named claims.",
@@ -282,7 +286,7 @@ RULES: Final = (
     DEVICE_NEVER_FITS, UNUSED_COUNTER, COUNTERS_OVERCOMMITTED, LARGER_FIRST,
     SELECTOR_REFUSED, SELECTOR_RAISES, MATCHES_NOTHING, FOREIGN_DOMAIN, MISSING_CLASS,
     NO_NODE_SELECTION, BAD_NODE_SELECTOR, SEVERAL_TERMS, MATCHES_NO_NODE,
-    DOUBLE_ALLOCATION, UNKNOWN_DEVICE, HELD_AT_ODDS,
+    DOUBLE_ALLOCATION, UNKNOWN_DEVICE, HELD_AT_ODDS, HELD_UNDER_TAINT,
     ASYMMETRIC, EXPRESSION_FAILS, EXCLUDES_ITSELF, LONELY_GROUP, MISSPELLED_GROUP, NEVER_TOGETHER,
     NOT_COMPARED, EXTENSION_CONFLICT, DROPPED,
 )  # fmt: skip
