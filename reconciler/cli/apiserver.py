@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from reconciler.api.manifests.documents import InvalidDocument, documents
+from reconciler.api.objects.semantics import NEWEST_MINOR
 from reconciler.cli.convert import read_for_server
 from reconciler.cli.exits import Exit, exit_on_errors
 from reconciler.cli.options import files_option
@@ -51,6 +52,20 @@ from reconciler.operations.logs.setup import configure
     is_flag=True,
     help="Also create claims from templates, bind and finish pods, and deallocate claims.",
 )
+@click.option(
+    "--release",
+    type=click.Choice(["1.36", "1.37"]),
+    default=f"1.{NEWEST_MINOR}",
+    show_default=True,
+    help="The release of Kubernetes whose API versions and fields are served.",
+)
+@click.option(
+    "--history",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    help="Changes to keep of each kind, at least: a watch or page from before them gets a 410.",
+)
 @files_option(required=False)
 def apiserver(
     port: int,
@@ -58,6 +73,8 @@ def apiserver(
     token_file: Path | None,
     rbac: str | None,
     with_controllers: bool,
+    release: str,
+    history: int,
     files: tuple[str, ...],
 ) -> None:
     """Run only the embedded API server, in memory, until SIGINT or SIGTERM.
@@ -73,7 +90,8 @@ def apiserver(
     raws = read_for_server(files)
     with exit_on_errors(Exit.USAGE):
         guard = None if token_file is None else _guard(token_file, rbac)
-        asyncio.run(_serve(raws, host, port, with_controllers, guard))
+        api = ApiServer(guard=guard, history=history, release=int(release.partition(".")[2]))
+        asyncio.run(_serve(api, raws, host, port, with_controllers))
 
 
 def _guard(token_file: Path, rbac: str | None) -> Guard:
@@ -87,13 +105,12 @@ def _guard(token_file: Path, rbac: str | None) -> Guard:
 
 
 async def _serve(
-    raws: Sequence[dict[str, Any]], host: str, port: int, with_controllers: bool, guard: Guard | None
+    api: ApiServer, raws: Sequence[dict[str, Any]], host: str, port: int, with_controllers: bool
 ) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    api = ApiServer(guard=guard)
     api.load(raws)
     async with AsyncExitStack() as stack:
         if with_controllers:

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.api.objects.semantics import NEWEST_MINOR
 from reconciler.api.validation.bodies import (
     MAX_BODY,
     Refusal,
@@ -21,6 +22,7 @@ from reconciler.api.validation.bodies import (
     no_such_resource,
     not_implemented,
     too_large,
+    version_too_large,
 )
 from reconciler.api.validation.fields import WrongType, timestamp
 from reconciler.api.validation.kinds import GroupVersion, Object, ServedKind
@@ -29,11 +31,11 @@ from reconciler.embedded.accounts import Account
 from reconciler.embedded.bodies import decode_body, media_type
 from reconciler.embedded.discovery import discover
 from reconciler.embedded.guard import Guard, OpenGuard
-from reconciler.embedded.known_fields import FieldValidation, known, model_of_kind
+from reconciler.embedded.known_fields import RELEASE_OF_NEWER, FieldValidation, known, model_of_kind
 from reconciler.embedded.options import check_options, delete_options
-from reconciler.embedded.patches import APPLY, bind, patcher
+from reconciler.embedded.patches import APPLY, bind, keeping_uid, patcher
 from reconciler.embedded.presenting import View, choose_view
-from reconciler.embedded.reading import get_object, list_objects, selection
+from reconciler.embedded.reading import get_object, list_objects, selection, version_of
 from reconciler.embedded.reviews import answer_review
 from reconciler.embedded.routing import NoSuchPath, Request, Response, Routes, Stream, Target
 from reconciler.embedded.store import Store
@@ -120,6 +122,8 @@ class _Call(Struct, frozen=True):
     def _get_or_change(self) -> Response:
         match self.request.method:
             case "GET":
+                if (wanted := version_of(self.request.query)) > self.store.version:
+                    raise version_too_large(wanted, self.store.version)
                 return Response(200, self.view.whole(get_object(self.store, self.target)))
             case "PUT":
                 body = self.fields.created(decode_body(self.request), self.target.served, self.target.kind)
@@ -131,7 +135,7 @@ class _Call(Struct, frozen=True):
     def _patch(self) -> Response:
         target, media = self.target, media_type(self.request)
         if media != APPLY:
-            change = patcher(target.kind, media, self.request.body)
+            change = keeping_uid(target.kind, patcher(target.kind, media, self.request.body))
             return self._update(self.fields.patched(change, target.served, target.kind))
         wanted = decode_yaml(self.request.body)
         if target.subresource or self.store[target.kind].get(target.key) is not None:
@@ -201,8 +205,11 @@ class ApiServer:
         history: int = HISTORY,
         guard: Guard | None = None,
         serves: Callable[[ServedKind, GroupVersion], bool] = lambda _kind, _version: True,
+        release: int = NEWEST_MINOR,
     ) -> None:
         """`guard` checks requests to `handle`; without it, every request is allowed.
+
+        `release` is the minor release of Kubernetes 1 whose versions and fields are served.
 
         `serves` returns whether a version of a kind is served: older servers lack newer versions. The
         stored version is always the same.
@@ -211,7 +218,8 @@ class ApiServer:
         self.now = now
         self.store = Store(served, history=history)
         self._writer = Writer(self.store, now=now, random=random or random_module.Random())
-        self._routes = Routes(served, serves)
+        self._routes = Routes(served, serves, release)
+        self._has_newer_fields = release >= RELEASE_OF_NEWER
         self._guard = guard or OpenGuard()
         for name in START_NAMESPACES:
             self.create(NAMESPACE, "", {"metadata": {"name": name}})
@@ -255,7 +263,8 @@ class ApiServer:
         guard.check(sender, request, target)
         include = request.query.get("includeObject", "")
         view = choose_view(target.kind, target.served, accept, include=include, now=self.now)
-        fields = FieldValidation(request.query.get("fieldValidation") or "Warn", [])
+        directive = request.query.get("fieldValidation") or "Warn"
+        fields = FieldValidation(directive, self._has_newer_fields, [])
         return _Call(self.store, self._writer, guard, sender, request, target, view, fields).answer()
 
     def load(self, objects: Iterable[Object]) -> None:
@@ -301,7 +310,7 @@ class ApiServer:
         if found is None:
             raise bad_request(f"{obj.get('apiVersion')} {obj.get('kind')} is not served")
         kind, served = found
-        obj = known(obj, model_of_kind(served, kind)).body
+        obj = known(obj, model_of_kind(served, kind), newer=self._has_newer_fields).body
         metadata = obj.get("metadata")
         given = metadata if isinstance(metadata, dict) else {}
         namespace = str(given.get("namespace") or "default") if kind.namespaced else ""

@@ -39,21 +39,8 @@ def _json(body: bytes, wanted: list[str]) -> Response:
     return Response(200, body)
 
 
-_VERSION = {
-    "major": "1",
-    "minor": "36",
-    "emulationMajor": "1",
-    "emulationMinor": "36",
-    "minCompatibilityMajor": "1",
-    "minCompatibilityMinor": "35",
-    "gitVersion": "v1.36.2+dra-reconciler",
-    "gitCommit": "",
-    "gitTreeState": "",
-    "buildDate": "1970-01-01T00:00:00Z",
-    "goVersion": "",
-    "compiler": "",
-    "platform": "linux/amd64",
-}
+_PATCHES = {36: 2}
+"""The patch of a release whose answers were compared"""
 _HEALTH = ("/healthz", "/livez", "/readyz")
 
 
@@ -69,10 +56,28 @@ def discover(routes: Routes, path: str, accept: str) -> Response | None:
     return None if body is None else Response(200, encode(body))
 
 
+def _version(release: int) -> Object:
+    return {
+        "major": "1",
+        "minor": str(release),
+        "emulationMajor": "1",
+        "emulationMinor": str(release),
+        "minCompatibilityMajor": "1",
+        "minCompatibilityMinor": str(release - 1),
+        "gitVersion": f"v1.{release}.{_PATCHES.get(release, 0)}+dra-reconciler",
+        "gitCommit": "",
+        "gitTreeState": "",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": "",
+        "platform": "linux/amd64",
+    }
+
+
 def _body(routes: Routes, parts: list[str]) -> Object | None:
     match parts:
         case ["version"]:
-            return dict(_VERSION)
+            return _version(routes.release)
         case ["api"]:
             return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
         case ["apis"]:

@@ -53,6 +53,7 @@ NEWER: Mapping[str, Mapping[str, str]] = {
 }
 """Fields of Kubernetes 1.37, by the name of the model without its version. What is in new types is not
 checked."""
+RELEASE_OF_NEWER = 37
 VERSION = re.compile(r"V\d+((alpha|beta)\d+)?")
 
 
@@ -65,8 +66,11 @@ def _folder() -> Path:
 
 
 @cache
-def fields_of(model: str) -> Mapping[str, str] | None:
-    """Name -> type of the fields of a model, in the words of the library; None if it has no such model."""
+def fields_of(model: str, *, newer: bool = True) -> Mapping[str, str] | None:
+    """Name -> type of the fields of a model, in the words of the library; None if it has no such model.
+
+    `newer`: with those of Kubernetes 1.37.
+    """
     path = _folder() / f"{_WORD.sub('_', model).lower()}.py"
     if not path.is_file():
         return None
@@ -76,7 +80,7 @@ def fields_of(model: str) -> Mapping[str, str] | None:
         for table in ("openapi_types", "attribute_map")
     )
     found = {names[attribute]: kind for attribute, kind in types.items()}
-    return {**found, **newer_fields(model, found)}
+    return {**found, **newer_fields(model, found)} if newer else found
 
 
 def newer_fields(model: str, names: Collection[str]) -> Mapping[str, str]:
@@ -104,6 +108,9 @@ def model_of_kind(served: GroupVersion, kind: ServedKind) -> str:
     return next(filter(None, (model_of(other, kind.kind) for other in (served, *same))), "")
 
 
+_Fields = Callable[[str], Mapping[str, str] | None]
+
+
 class Decoded(NamedTuple):
     """A body with the fields of its type, and what is wrong with it in the words of an API server."""
 
@@ -111,19 +118,23 @@ class Decoded(NamedTuple):
     wrong: list[str]
 
 
-def known(body: Any, model: str) -> Decoded:
+def known(body: Any, model: str, *, newer: bool) -> Decoded:
     """The body without fields that its type does not have; all of it if `model` is empty."""
     wrong: list[str] = []
-    return Decoded(_known(body, model or "object", "", wrong, 0), wrong)
+
+    def fields(kind: str) -> Mapping[str, str] | None:
+        return fields_of(kind, newer=newer) if kind[0].isupper() else None
+
+    return Decoded(_known(body, model or "object", "", wrong, fields, 0), wrong)
 
 
-def _known(value: Any, kind: str, path: str, wrong: list[str], depth: int) -> Any:
+def _known(value: Any, kind: str, path: str, wrong: list[str], fields_in: _Fields, depth: int) -> Any:
     if depth > MAX_DEPTH:
         raise bad_request(f"exceeded max depth of {MAX_DEPTH}")
     if isinstance(value, list):
         match = LIST.fullmatch(kind)
         of = match["of"] if match else "object"
-        return [_known(one, of, f"{path}[{at}]", wrong, depth + 1) for at, one in enumerate(value)]
+        return [_known(one, of, f"{path}[{at}]", wrong, fields_in, depth + 1) for at, one in enumerate(value)]
     if not isinstance(value, dict):
         return value
     dot = f"{path}." if path else ""
@@ -131,14 +142,14 @@ def _known(value: Any, kind: str, path: str, wrong: list[str], depth: int) -> An
         wrong += [f'duplicate field "{dot}{key}"' for key in value.keys_of_several]
     match = MAP.fullmatch(kind)
     of = match["of"] if match else "object"
-    fields = fields_of(kind) if kind[0].isupper() else None
+    fields = fields_in(kind)
     kept = {}
     for key, inner in value.items():
         if fields is not None and key not in fields:
             wrong.append(f'unknown field "{dot}{key}"')
         else:
             type_of = of if fields is None else fields[key]
-            kept[key] = _known(inner, type_of, f"{dot}{key}", wrong, depth + 1)
+            kept[key] = _known(inner, type_of, f"{dot}{key}", wrong, fields_in, depth + 1)
     return kept
 
 
@@ -147,19 +158,21 @@ class FieldValidation(NamedTuple):
 
     directive: str
     """Strict, Warn or Ignore"""
+    newer: bool
+    """Whether fields of Kubernetes 1.37 are known"""
     warnings: list[str]
     """What the response has to say"""
 
     def created(self, body: Any, served: GroupVersion, kind: ServedKind) -> Any:
         """The body of a new or whole object without unknown fields. Raises a 400 if the request is strict."""
-        found = known(body, model_of_kind(served, kind))
+        found = known(body, model_of_kind(served, kind), newer=self.newer)
         return self.judged(found, lambda why: bad_request(_unusable(served, kind, why)))
 
     def patched(self, change: Callable[[Any], Any], served: GroupVersion, kind: ServedKind) -> Any:
         """A patch whose result is without unknown fields. It raises a 422 if the request is strict."""
 
         def checked(shown: Any) -> Any:
-            found = known(change(shown), model_of_kind(served, kind))
+            found = known(change(shown), model_of_kind(served, kind), newer=self.newer)
             return self.judged(found, _unusable_patch)
 
         return checked

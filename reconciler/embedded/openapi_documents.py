@@ -22,7 +22,7 @@ def root(version: GroupVersion) -> str:
     return f"apis/{version}" if version.group else f"api/{version.version}"
 
 
-INFO = {"title": "embedded API server", "version": "v1.36.2"}
+INFO = {"title": "embedded API server", "version": "unversioned"}
 _VALIDATION = {"name": "fieldValidation", "in": "query", "schema": {"type": "string"}}
 """With it, kubectl leaves the validation of single objects to the server."""
 

@@ -10,10 +10,12 @@ from reconciler.api.validation.bodies import (
     bad_request,
     copy,
     decode_json,
+    invalid,
     patch_failed,
     same,
     unsupported_media_type,
 )
+from reconciler.api.validation.fields import Cause
 from reconciler.api.validation.kinds import Object, ServedKind, strategic_merge
 
 MAX_OPERATIONS = 10_000
@@ -155,6 +157,21 @@ def patcher(kind: ServedKind, media: str, patch: Any) -> Callable[[Object], Any]
     if media == MERGE_PATCH:
         return lambda shown: merge(shown, _object(wanted))
     return lambda shown: strategic_merge(shown, _object(wanted), kind.strategic)
+
+
+def keeping_uid(kind: ServedKind, change: Callable[[Object], Any]) -> Callable[[Object], Any]:
+    """A patch that may name the object's uid, and not change it. It raises a 422."""
+
+    def checked(shown: Object) -> Any:
+        new, metadata = change(shown), shown["metadata"]
+        wanted = new.get("metadata") if isinstance(new, dict) else None
+        if isinstance(wanted, dict) and wanted.get("uid", metadata["uid"]) != metadata["uid"]:
+            why = f'Invalid value: "{wanted["uid"]}": field is immutable'
+            cause = Cause("FieldValueInvalid", why, "metadata.uid")
+            raise invalid(kind.kind, kind.group, metadata["name"], [cause])
+        return new
+
+    return checked
 
 
 def bind(binding: Any, moment: str) -> Callable[[Object], Object]:

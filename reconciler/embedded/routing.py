@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 
 from msgspec import Struct, field
 
+from reconciler.api.objects.semantics import NEWEST_MINOR
 from reconciler.api.validation.bodies import no_such_resource
 from reconciler.api.validation.kinds import GroupVersion, ServedKind
 
@@ -39,9 +40,12 @@ class Routes:
     def __init__(
         self,
         kinds: Iterable[ServedKind],
-        serves: Callable[[ServedKind, GroupVersion], bool] = lambda _kind, _version: True,
+        serves: Callable[[ServedKind, GroupVersion], bool],
+        release: int = NEWEST_MINOR,
     ) -> None:
         self._serves = serves
+        self.release = release
+        """The minor release of Kubernetes 1 whose versions are served"""
         self._by_version: dict[GroupVersion, dict[str, ServedKind]] = {}
         for kind in kinds:
             self.add(kind)
@@ -49,7 +53,7 @@ class Routes:
     def add(self, kind: ServedKind) -> None:
         """Serve one more kind."""
         for served in kind.served:
-            if self._serves(kind, served):
+            if kind.is_in(self.release, served) and self._serves(kind, served):
                 self._by_version.setdefault(served, {})[kind.plural] = kind
 
     def versions(self) -> list[GroupVersion]:

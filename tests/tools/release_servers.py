@@ -63,7 +63,7 @@ class Release(ApiServer):
                 return False
             return version.version in release_schemas.served(minor, kind.kind)
 
-        super().__init__(serves=serves)
+        super().__init__(serves=serves, release=minor)
 
     def handle(self, request: Request) -> Response | Stream:
         """As every server does, but with the release's own name."""

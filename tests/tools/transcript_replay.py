@@ -57,7 +57,7 @@ _BUILD = (
 
 def recorded_server() -> ApiServer:
     """Accepts requests without a token, since recordings omit it; every token is wrong."""
-    return ApiServer(guard=Guard({}, Roles.read([_ROLE, _BINDING])))
+    return ApiServer(guard=Guard({}, Roles.read([_ROLE, _BINDING])), release=36)
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,6 +190,10 @@ class ServedKind(Struct, frozen=True, eq=False):
     singular: str
     served: tuple[GroupVersion, ...]
     """In order of preference. The first is the stored version; `conversions` converts the others."""
+    since: Mapping[str, int] = field(default_factory=dict)
+    """Version -> the first minor release of Kubernetes 1 that has it; all have the others."""
+    until: Mapping[str, int] = field(default_factory=dict)
+    """Version -> the last one."""
     description: str = ""
     """One sentence for `kubectl explain`."""
     namespaced: bool = True
@@ -225,6 +229,10 @@ class ServedKind(Struct, frozen=True, eq=False):
     def group(self) -> str:
         """The group shown in errors."""
         return self.served[0].group
+
+    def is_in(self, release: int, served: GroupVersion) -> bool:
+        """Whether a minor release of Kubernetes 1 has a version of the kind."""
+        return self.since.get(served.version, 0) <= release <= self.until.get(served.version, release)
 
     def upgrade(self, obj: Object, served: GroupVersion) -> Object:
         """Convert `obj` from `served` to the stored version."""

@@ -1,7 +1,7 @@
 """Pods: validation at creation and of the few updates that are allowed."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import deepcopy
 from datetime import datetime
 from typing import Any
@@ -174,7 +174,7 @@ def check_pod(review: Review) -> list[Cause]:
     """Check a pod at creation or update."""
     root = Field(review.new)
     if review.subresource == "status":
-        _check_status(root["status"])
+        _check_status(root["status"], {one["name"].text() for one in root["spec"]["resourceClaims"].items()})
     elif review.old is None:
         _check_pod_spec(root["spec"])
     elif review.subresource != "binding":
@@ -228,7 +228,8 @@ def _check_claim(claim: Field, names: set[str]) -> None:
         dns_subdomain(source)
 
 
-def _check_status(status: Field) -> None:
+def _check_status(status: Field, claims: Collection[str]) -> None:
+    """Check a status. `claims` are the pod's own names for its claims."""
     status["phase"].text()
     for condition in status["conditions"].items():
         condition["type"].text()
@@ -236,6 +237,8 @@ def _check_status(status: Field) -> None:
     for entry in status["resourceClaimStatuses"].items():
         dns_label(entry["name"])
         entry["name"].unique(names)
+        if entry["name"].text() not in claims:
+            entry["name"].invalid("must match the name of an entry in `spec.resourceClaims`")
 
 
 def _check_update(spec: Field, old: Object) -> None:

@@ -30,7 +30,10 @@ def _kind(name: str, *, also: Iterable[GroupVersion] = (), **rules: Any) -> Serv
     """A kind of the table in its versions there. `also`: versions of another group with the same objects."""
     kind = KINDS[name]
     served = (*(GroupVersion(kind.group, version) for version in kind.versions), *also)
-    return ServedKind(kind.name, kind.plural, kind.name.lower(), served, namespaced=kind.namespaced, **rules)
+    return ServedKind(
+        *(kind.name, kind.plural, kind.name.lower(), served),
+        namespaced=kind.namespaced, since=kind.since, until=kind.until, **rules,
+    )  # fmt: skip
 
 
 _CONDITIONED: Final = {"metadata": METADATA, "status": {"conditions": CONDITIONS}}

@@ -146,3 +146,28 @@ def test_ages_are_short(seconds, shown):
 def test_a_patch_below_an_unknown_schema():
     assert call(ApiServer(), "GET", "/openapi/v3/apis/nope/v1")[0] == 404
     assert refused(ApiServer(), "GET", "/apis/resource.k8s.io/v1/nope") == (404, "NotFound")
+
+
+@pytest.mark.parametrize(
+    ("release", "rules", "groups"),
+    [
+        (36, {"v1beta2", "v1alpha3"}, {"v1alpha2"}),
+        (37, {"v1", "v1beta2", "v1alpha3"}, {"v1beta1", "v1alpha3"}),
+    ],
+)
+def test_the_version_and_the_api_are_of_one_release(release, rules, groups):
+    api = ApiServer(release=release)
+    version = ok(api, "GET", "/version")
+    assert (version["minor"], version["gitVersion"][:5]) == (str(release), f"v1.{release}")
+
+    def versions(group, plural):
+        found = ok(api, "GET", f"/apis/{group}")["versions"]
+        listed = {one["version"]: ok(api, "GET", f"/apis/{one['groupVersion']}") for one in found}
+        return {name for name, each in listed.items() if plural in [one["name"] for one in each["resources"]]}
+
+    assert versions("resource.k8s.io", "devicetaintrules") == rules
+    assert versions("scheduling.k8s.io", "podgroups") == groups
+    spec = {"driver": "d.example.com", "nodeName": "n", "pool": {"name": "p", "resourceSliceCount": 1}}
+    made = {"metadata": {"name": "s"}, "spec": {**spec, "partitionTypeAttribute": "d.example.com/kind"}}
+    kept = ok(api, "POST", "/apis/resource.k8s.io/v1/resourceslices", made)["spec"]
+    assert ("partitionTypeAttribute" in kept) is (release == 37)

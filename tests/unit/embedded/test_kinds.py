@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.api.validation.served_kinds import POD_GROUP
 from reconciler.embedded import ApiServer
 from tests.tools.driving import MERGE, PODS, call, causes, ok, pod, refused, take
 from tests.tools.gangs import coscheduling_group, pod_group
@@ -340,6 +341,8 @@ def test_a_group_is_shown_in_the_shape_of_each_version():
     made = spec(disruptionMode={"all": {}}, workloadRef={"workloadName": "w", "templateName": "t"})
     ok(api, "POST", GROUPS, made)
     assert ok(api, "GET", f"{GROUPS.replace('v1beta1', 'v1alpha3')}/g")["spec"] == made["spec"]
+    api = ApiServer(release=36)
+    api.create(POD_GROUP, "default", made)
     old = ok(api, "GET", f"{OLDEST}/g")
     assert old["spec"]["disruptionMode"] == "PodGroup"
     assert old["spec"]["podGroupTemplateRef"] == {
@@ -347,7 +350,8 @@ def test_a_group_is_shown_in_the_shape_of_each_version():
     }
     ok(api, "DELETE", f"{OLDEST}/g")
     ok(api, "POST", OLDEST, {**old, "metadata": made["metadata"]})
-    assert ok(api, "GET", f"{GROUPS}/g")["spec"] == made["spec"]
+    (stored,) = api.store[POD_GROUP].scan("")
+    assert stored.object["spec"] == made["spec"]
 
 
 WORKLOADS = "/apis/scheduling.k8s.io/v1beta1/namespaces/default/workloads"

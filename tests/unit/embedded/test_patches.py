@@ -206,7 +206,7 @@ def test_a_reservation_is_removed_like_the_scheduler_does():
     )
     assert refused(
         api, "PATCH", f"{CLAIMS}/c/status", {**undo, "metadata": {"uid": "other"}}, media=STRATEGIC
-    ) == (409, "Conflict")
+    ) == (422, "Invalid")
     assert strategic_merge({}, {"status": {"reservedFor": consumers}}, CLAIM.strategic or {})
 
 

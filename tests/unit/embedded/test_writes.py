@@ -14,6 +14,7 @@ from reconciler.errors import Rejected
 from tests.tools.driving import (
     CLAIMS,
     MERGE,
+    PODS,
     SLICES,
     allocation,
     call,
@@ -21,6 +22,7 @@ from tests.tools.driving import (
     claim,
     device_slice,
     ok,
+    pod,
     refused,
 )
 
@@ -265,3 +267,23 @@ def test_responses_never_share_stored_objects():
     body["spec"]["devices"]["requests"][0]["name"] = "changed"
     status, found = call(api, "GET", f"{CLAIMS}/c")
     assert (status, json.dumps(found).count("changed")) == (200, 0)
+
+
+def test_a_status_of_a_pod_names_only_claims_that_the_pod_has():
+    api = ApiServer()
+    ok(api, "POST", PODS, pod(resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "t"}]))
+
+    def named(name):
+        status = {"resourceClaimStatuses": [{"name": name, "resourceClaimName": "c"}]}
+        return {"status": status}
+
+    field = ("status.resourceClaimStatuses[0].name", "FieldValueInvalid")
+    assert causes(api, "PATCH", f"{PODS}/p/status", named("nic"), media=MERGE) == [field]
+    ok(api, "PATCH", f"{PODS}/p/status", named("gpu"), media=MERGE)
+
+
+def test_one_object_at_a_version_of_the_future_is_a_timeout():
+    api = ApiServer()
+    ok(api, "POST", CLAIMS, claim())
+    assert refused(api, "GET", f"{CLAIMS}/c", resourceVersion="999") == (504, "Timeout")
+    ok(api, "GET", f"{CLAIMS}/c", resourceVersion=str(api.store.version))

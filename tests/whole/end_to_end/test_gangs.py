@@ -135,7 +135,8 @@ async def test_groups_are_watched_in_the_version_that_the_server_has(version: st
     def serves(kind: ServedKind, served: GroupVersion) -> bool:
         return kind is not POD_GROUP or served.version == version
 
-    cluster = Cluster(machines("a", "a"), serves=serves)
+    release = 36 if version == "v1alpha2" else 37
+    cluster = Cluster(machines("a", "a"), serves=serves, release=release)
     cluster.load(claim("c0"), claim("c1"), grouped("p0", "c0"), grouped("p1", "c1"))
     cluster.load(pod_group() | {"apiVersion": f"scheduling.k8s.io/{version}"})
     async with reconciling(cluster, **SLOW) as running:
