@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from reconciler.api.objects.semantics import GATES, NEWEST_MINOR, FeatureGate
-from reconciler.api.versions.kinds import KINDS, RESOURCE, SCHEDULING, is_newer
+from reconciler.api.versions.kinds import KINDS, NOT_FOLLOWED, RESOURCE, SCHEDULING, is_newer
 from reconciler.cluster.client import Client, Raw
 from reconciler.cluster.kinds import NODE, POD, TEMPLATE, Resource, Served, resource_of
 from reconciler.errors import Gone, Rejected
@@ -95,7 +95,7 @@ async def newer_kinds(client: Client) -> list[Raw]:
     without a name. Raises the errors of `Client`.
     """
     found: dict[tuple[str, str], Raw] = {}
-    for group in (RESOURCE, SCHEDULING):
+    for group in dict.fromkeys((RESOURCE, SCHEDULING, *(group for group, _ in NOT_FOLLOWED))):
         for version in await _served_versions(client, group):
             listing = await client.fetch(f"/apis/{group}/{version}")
             for kind in (one["kind"] for one in listing["resources"] if "watch" in one["verbs"]):

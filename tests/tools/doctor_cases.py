@@ -204,6 +204,19 @@ CASES = [
     ),
     Case(
         "unknown-kind",
+        "of Koordinator",
+        yaml_of(
+            {
+                "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+                "kind": "Reservation",
+                "metadata": {"name": "x"},
+            }
+        ),
+        ("kind",),
+        "the devices that a Reservation keeps count as free",
+    ),
+    Case(
+        "unknown-kind",
         "newer than this program",
         yaml_of({"apiVersion": "resource.k8s.io/v2", "kind": "DeviceLease", "metadata": {"name": "x"}}),
         ("kind",),

@@ -10,7 +10,7 @@ from reconciler.api.manifests.documents import UNRENDERED, Origin
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.validating import subject_of
 from reconciler.api.versions.ignored import GATED, UNUSED, ignored, parts_of, used
-from reconciler.api.versions.kinds import RESOURCE, is_newer
+from reconciler.api.versions.kinds import NOT_FOLLOWED, RESOURCE, is_newer
 from reconciler.api.versions.shapes import mappings
 
 
@@ -127,6 +127,8 @@ def unknown_kinds(data: DoctorInput) -> Iterator[Finding]:
         group, _, _ = str(raw.get("apiVersion")).rpartition("/")
         if one.entry is None and is_newer(group, str(raw.get("kind"))):
             what = f"ignored: {raw['kind']} of {raw['apiVersion']}, which could change the answer"
+            if (group, raw["kind"]) in NOT_FOLLOWED:
+                what = f"ignored: the devices that a {raw['kind']} keeps count as free"
             yield findings.UNKNOWN_KIND.finding_at(one.document.origin, subject_of(raw), "kind", what)
 
 

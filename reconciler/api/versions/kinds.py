@@ -78,8 +78,14 @@ _HARMLESS = frozenset({"ResourcePoolStatusRequest", "PriorityClass"})
 """Kinds of RESOURCE and SCHEDULING that no answer depends on"""
 
 
+NOT_FOLLOWED = frozenset({("scheduling.koordinator.sh", "Reservation")})
+"""Kinds of other projects that keep devices for pods, which is not considered here"""
+
+
 def is_newer(group: str, kind: str) -> bool:
-    """Whether a kind is about devices or gangs, and in no table here."""
+    """Whether objects of a kind could change answers about devices or gangs, and are in no table here."""
+    if (group, kind) in NOT_FOLLOWED:
+        return True
     return group in (RESOURCE, SCHEDULING) and (group, kind) not in NAMES and kind not in _HARMLESS
 
 
