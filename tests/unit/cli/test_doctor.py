@@ -105,7 +105,7 @@ def test_sarif_has_a_rule_and_a_place_for_every_result(tmp_path: Path):
 
 def test_every_rule_is_documented():
     page = PAGE.read_text()
-    assert [rule.id for rule in every_rule() if f"| `{rule.id}` | {rule.severity.value} |" not in page] == []
+    assert [rule.id for rule in every_rule() if f"- `{rule.id}` ({rule.severity.value}): " not in page] == []
     assert [rule.id for rule in every_rule() if rule.summary not in page] == []
 
 

@@ -17,7 +17,7 @@ from tests.tools.structure import imports, modules
 PAGE = (DOCS / "architecture.md").read_text()
 _FILE = re.compile(r"`((?:[\w-]+/)*[\w-]+\.py)(?:: (\w+))?`")
 _FOLDER = re.compile(r"`((?:[a-z_]+/)+[a-z_]*)`")
-_FIRST = re.compile(r"^\| `?([^`|]+?)`? \|", re.MULTILINE)
+_ITEM = re.compile(r"^- `?([^`:]+)`?: ", re.MULTILINE)
 OTHERWISE = {"cel-python": "celpy", "google-re2": "re2", "pyyaml": "yaml"}
 """Distribution -> module, where the names differ by more than a dash"""
 NOT_IMPORTED = {"cel-python"}
@@ -31,9 +31,9 @@ def section(title: str) -> str:
     return str(found)
 
 
-def first_column(title: str) -> list[str]:
-    """The rows of a section's table, without its head."""
-    return _FIRST.findall(section(title))[1:]
+def items(title: str) -> list[str]:
+    """What the items of a section's list are about."""
+    return _ITEM.findall(section(title))
 
 
 def named(path: str) -> Path:
@@ -54,7 +54,7 @@ def joined(names: Iterable[str]) -> str:
 def test_every_package_is_listed():
     packages = {path.parent for path in (ROOT / "reconciler").glob("*/**/__init__.py")}
     expected = {str(path.relative_to(ROOT / "reconciler")) for path in packages} | {"kernels"}
-    listed = first_column("Rooms and packages")
+    listed = items("Rooms and packages")
     assert sorted(listed) == sorted(expected)
 
 
@@ -89,13 +89,13 @@ def test_the_picture_shows_the_same_levels():
 def test_every_dependency_is_listed_and_used():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     required = {re.split(r"[<>=~!]", requirement)[0] for requirement in project["dependencies"]}
-    assert sorted(first_column("Dependencies")) == sorted(required)
+    assert sorted(items("Dependencies")) == sorted(required)
     imported = {name.partition(".")[0] for path in modules().values() for name in imports(path)}
     wanted = {name: OTHERWISE.get(name, name.replace("-", "_")) for name in required - NOT_IMPORTED}
     assert [name for name, module in wanted.items() if module not in imported] == []
 
 
 def test_the_glossary_is_sorted_and_says_each_word_once():
-    words = first_column("Glossary")
+    words = items("Glossary")
     assert len(words) > 25
     assert words == sorted(set(words))
