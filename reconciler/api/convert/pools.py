@@ -141,7 +141,23 @@ class OldPool:
         for raw in self.slices:
             if not any(raw["spec"].get(target) for target in TARGETS):
                 name = raw["metadata"]["name"]
-                raise Rejected(f"pool {self.name}: slice {name} has no node selection; set spec.nodeName")
+                raise Rejected(f"pool {self.name}: slice {name} has no node selection; {self._missing(raw)}")
+
+    def _missing(self, raw: Raw) -> str:
+        """What to do about a slice that says nothing of nodes."""
+        others = [
+            f"{target}: {json.dumps(one['spec'][target])}"
+            for one in self.slices
+            for target in TARGETS
+            if one["spec"].get(target)
+        ]
+        if raw["spec"].get("devices") or not raw["spec"].get("sharedCounters"):
+            return "set spec.nodeName"
+        where = f", such as {others[0]}" if others else ""
+        return (
+            "slices of counters need one, too, which documents leave out: give it that of the pool's slices "
+            f"with devices{where}"
+        )
 
     def _slice(self, part: Part, name: str, more: int) -> dict[str, Any]:
         raw = self.slices[part.slice]

@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.api.convert.layout import MAX_DEVICES, MAX_LARGE_DEVICES
 from reconciler.api.versions.extensions import ANNOTATION
-from tests.tools.builders import Object, device, devices, resource_slice, taint
+from tests.tools.builders import Object, counter_slice, device, devices, resource_slice, taint
 from tests.tools.conversion_worlds import conversion, slices_of
 from tests.tools.first_revision import composite, first_revision
 
@@ -194,6 +194,15 @@ def test_what_no_server_would_take_is_left_out_and_said(raw: Object, problem: st
     result = conversion(raw)
     assert result.objects == ()
     assert result.problems == (problem,)
+
+
+def test_a_slice_of_counters_without_nodes_is_explained_by_those_with_devices():
+    """Documents print such slices."""
+    counters = counter_slice("t", {"g": {"m": 4}}, slices=2)
+    result = conversion(counters, resource_slice("s", devices("a"), slices=2, nodeName="n1"))
+    (problem,) = result.problems
+    assert "slice t has no node selection; slices of counters need one, too" in problem
+    assert 'such as nodeName: "n1"' in problem
 
 
 def test_fields_that_servers_would_drop_are_left_out_and_said():
