@@ -139,7 +139,7 @@ class Search:
             return ()
         state = begin(self.problem, self.problem.constraints[self.slots[0].claim])
         plain = self.pruned and self.reach is None and self.charged is None
-        if not plain or not takes_first(self.slots, self.by_slot, self.problem):
+        if len(self.slots) == 1 or not plain or not takes_first(self.slots, self.by_slot, self.problem):
             return self._solve(0, state)
         if self.failed and state_key(self.by_slot, self.problem) in self.failed:
             return None
