@@ -147,10 +147,11 @@ def logs_page() -> str:
     sections = (("Decisions", DECISION_EVENTS), ("Reconciles", RECONCILE_EVENTS), ("Process", PROCESS_EVENTS))
     lines = [line for title, events in sections for line in _events(title, events)]
     fields = ["## Fields", "", "Strings, unless another type is named.", ""]
+    alike: dict[str, list[str]] = {}
     for name, (types, meaning) in FIELDS.items():
         words = " or ".join(dict.fromkeys(_JSON[one] for one in types))
-        kind = "" if words == "string" else f" ({words})"
-        fields.append(f"- `{name}`{kind}: {meaning}")
+        alike.setdefault(f"{'' if words == 'string' else f' ({words})'}: {meaning}", []).append(f"`{name}`")
+    fields += [f"- {', '.join(names)}{told}" for told, names in alike.items()]
     return _LOGS + "\n".join([*lines, *fields]) + "\n"
 
 

@@ -11,8 +11,7 @@ UNKNOWN = Advice("This release does not know the reason.", "See the message.", S
 REASONS: dict[str, Advice] = {
     Reason.NO_DEVICE: Advice(
         "Fewer devices match the class and the selectors than the claim needs.",
-        "Compare the selectors with the published attributes: kubectl get resourceslices -o yaml. "
-        "Add matching devices, or widen the selectors.",
+        "Compare the selectors with what kubectl get resourceslices -o yaml shows, or add devices.",
         Section.CLAIM,
     ),
     Reason.GATE_OFF: Advice(
@@ -51,44 +50,43 @@ REASONS: dict[str, Advice] = {
         Section.WAIT,
     ),
     Reason.CONSTRAINT: Advice(
-        "Each request fits alone, but no node has enough devices that satisfy a constraint.",
+        "Each request fits alone, but no node has devices that satisfy a constraint.",
         "Free devices that satisfy the constraint, or remove it. Devices without its attribute never match.",
         Section.WAIT,
     ),
     Reason.TOGETHER: Advice(
         "Each request fits alone, but no node can fit all of them together.",
-        "Wait, or split the requests among several pods. All claims of one pod must fit on one node.",
+        "Wait, or split the requests among several pods.",
         Section.WAIT,
     ),
     Reason.NO_NODE: Advice(
-        "Enough devices match in total, but no node that the pod can use has enough of them.",
-        "Request fewer devices per claim, free devices on one node, or relax the pod's node selector. A pod "
-        "that is bound already stays on its node: delete it, so that a new one is scheduled.",
+        "Enough devices match, but no node that the pod can use has enough.",
+        "Free devices on one node, request fewer, relax the pod's node selector, or delete the bound pod.",
         Section.WAIT,
     ),
     Reason.NO_NODES: Advice(
-        "There is no node that the claim or its pod may use, whatever its devices.",
+        "There is no node that the claim or its pod may use.",
         "Check that nodes are not cordoned (kubectl get nodes), and compare them with what the pod requires.",
         Section.FLEET,
     ),
     Reason.ALIGNMENT: Advice(
-        "Enough devices are available, but they are not as close together as joint allocation requires.",
+        "Enough devices are free, but not as close together as joint allocation requires.",
         "Wait until devices that share the tier are free, require a wider tier, or request fewer devices.",
         Section.WAIT,
     ),
     Reason.PARTITION: Advice(
-        "Enough devices are free, but no partition in the class's partition table is completely free.",
+        "Enough devices are free, but no partition of the class's table.",
         "Wait until a whole partition is free, list more partitions, or set the table to Prefer.",
         Section.WAIT,
     ),
     Reason.PODS_COMPETE: Advice(
-        "Devices are free, but the gated pods that share a claim do not all fit on the nodes of any of them.",
+        "The gated pods that share a claim do not all fit on the nodes of any device.",
         "Free resources on the nodes of one device, relax the rules of the pods, or let fewer pods share it.",
         Section.WAIT,
     ),
     Reason.NODE_ROOM: Advice(
-        "Devices are free, but they take more of their node's own resources, such as CPUs, than pods leave.",
-        "Wait for pods to end, request less in the claim or the pod, or add nodes. The message has amounts.",
+        "Devices are free, but take more of their node's CPUs or memory than pods leave.",
+        "Wait for pods to end, request less, or add nodes.",
         Section.WAIT,
     ),
     Reason.NEVER: Advice(
@@ -145,7 +143,7 @@ REASONS: dict[str, Advice] = {
         Section.CLAIM,
     ),
     Reason.DERIVED_ATTRIBUTE: Advice(
-        "A derived attribute of a request fails on a device, usually because it reads a missing attribute.",
+        "A derived attribute fails on a device, usually because it reads a missing attribute.",
         "Check for the attribute in the expression: .?name.orValue(...). Or select fewer devices.",
         Section.CLAIM,
     ),
@@ -209,14 +207,12 @@ REASONS: dict[str, Advice] = {
     ),
     "NeedsSeveralShards": Advice(
         "No single shard is certain to have all requested devices.",
-        "Select the driver in the class (`device.driver == ...`). If shards differ by pool, annotate the "
-        "claim with dra-reconciler.io/pool-prefix. Keep all claims of a pod in one shard.",
+        "Select the driver in the class (`device.driver == ...`), or set dra-reconciler.io/pool-prefix.",
         Section.CLAIM,
     ),
     "NotManaged": Advice(
-        "The claim has neither our label nor a gated pod, and the embedded server has no other allocator.",
-        "Label the claim with dra-reconciler.io/managed=true, add the scheduling gate "
-        "dra-reconciler.io/allocation to its pod, or start with --all-claims.",
+        "The claim has neither our label nor a gated pod.",
+        "Label the claim with dra-reconciler.io/managed=true, gate its pod, or start with --all-claims.",
         Section.CLAIM,
     ),
     "ObjectsNotListed": Advice(
@@ -236,13 +232,12 @@ REASONS: dict[str, Advice] = {
         Section.WAIT,
     ),
     "GangTopologyUnknown": Advice(
-        "The gang requires a topology key that is no label of a node and no attribute of a device.",
-        "Correct the key in the PodGroup or in the annotation dra-reconciler.io/gang-topology, or label the "
-        "nodes.",
+        "The gang requires a topology key that no node and no device has.",
+        "Correct the key in the PodGroup or the annotation, or label the nodes.",
         Section.FLEET,
     ),
     "LeftToScheduler": Advice(
-        "kube-scheduler released the devices that we allocated, and now allocates for the pod itself.",
+        "kube-scheduler released our devices, and allocates for the pod itself.",
         "No action is needed. The pod's events say more.",
         Section.WAIT,
     ),
@@ -252,19 +247,18 @@ REASONS: dict[str, Advice] = {
         Section.WAIT,
     ),
     "NodeUnsuitable": Advice(
-        "The pod shares devices that are allocated, and does not fit on their node now.",
-        "Wait until the other pods that share the devices are bound. kube-scheduler decides then.",
+        "The pod shares allocated devices, and does not fit on their node.",
+        "Wait until the other pods that share them are bound.",
         Section.WAIT,
     ),
     "GangIncomplete": Advice(
-        "Fewer pods of the gang exist than must run together. It holds nothing while it waits.",
-        "Create the missing pods, or correct the size: the annotation dra-reconciler.io/gang-size, minCount "
-        "or minMember.",
+        "Fewer pods of the gang exist than must run together.",
+        "Create the missing pods, or correct the size (dra-reconciler.io/gang-size, minCount or minMember).",
         Section.WAIT,
     ),
     "GangNotFound": Advice(
         "A pod names a PodGroup that does not exist.",
-        "Create the PodGroup; or remove the label or the field schedulingGroup from the pods.",
+        "Create the PodGroup, or remove its name from the pods.",
         Section.CLAIM,
     ),
     "GangInvalid": Advice(
@@ -274,7 +268,7 @@ REASONS: dict[str, Advice] = {
     ),
     "GangMembersDisagree": Advice(
         "Pods of one gang have annotations with different sizes or topologies.",
-        "Set the same annotations in all pods of the gang, or give the other pods another gang name.",
+        "Set the same annotations in all pods of the gang.",
         Section.CLAIM,
     ),
 }

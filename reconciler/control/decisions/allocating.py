@@ -113,7 +113,7 @@ class Freed(Decision):
     METRICS: ClassVar = (Counted(FREED),)
 
     claim: ClaimKey
-    why: Annotated[str, Logged("why it was freed")]
+    why: Annotated[str, Logged("the cause")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,15 +143,15 @@ _POD = "NAMESPACE/NAME of a pod"
 
 ClaimKey = Annotated[ObjectKey, Logged(_CLAIM, write=str)]
 MaybeClaimKey = Annotated[ObjectKey | None, Logged(_CLAIM, write=str, optional=True)]
-ClaimKeys = Annotated[tuple[ObjectKey, ...], Logged("NAMESPACE/NAME of ResourceClaims", list, texts)]
+ClaimKeys = Annotated[tuple[ObjectKey, ...], Logged("NAMESPACE/NAME of each", list, texts)]
 PodKey = Annotated[ObjectKey, Logged(_POD, write=str)]
 MaybePodKey = Annotated[ObjectKey | None, Logged(_POD, write=str, optional=True)]
 MaybePodKeys = Annotated[
-    tuple[ObjectKey, ...] | None, Logged("NAMESPACE/NAME of pods", list, texts, optional=True)
+    tuple[ObjectKey, ...] | None, Logged("NAMESPACE/NAME of each", list, texts, optional=True)
 ]
-PodKeys = Annotated[tuple[ObjectKey, ...], Logged("NAMESPACE/NAME of pods", list, texts)]
-Gang = Annotated[GangKey, Logged("NAMESPACE/NAME of a gang", write=str)]
-MaybeGang = Annotated[GangKey | None, Logged("NAMESPACE/NAME of a gang", write=str, optional=True)]
+PodKeys = Annotated[tuple[ObjectKey, ...], Logged("NAMESPACE/NAME of each", list, texts)]
+Gang = Annotated[GangKey, Logged("NAMESPACE/NAME", write=str)]
+MaybeGang = Annotated[GangKey | None, Logged("NAMESPACE/NAME", write=str, optional=True)]
 
 Device = Annotated[
     DeviceID, Logged("DRIVER/POOL/DEVICE; of Koordinator's devices TYPE/NODE/MINOR", write=str)

@@ -92,7 +92,7 @@ class GangGivenBack(Decision):
 
     gang: Gang
     claims: ClaimKeys
-    why: Annotated[str, Logged("why it was given back")]
+    why: Annotated[str, Logged("the cause")]
 
 
 ROOM_PLANS = MetricSpec(
@@ -124,10 +124,10 @@ class RoomPlanned(Decision):
 
     nominee: Nominee
     victims: PodKeys
-    nodes: Annotated[tuple[str, ...], Logged("names of nodes where it fits then", list, texts)]
+    nodes: Annotated[tuple[str, ...], Logged("names of nodes", list, texts)]
     devices: Devices
     acts: Annotated[bool, Logged("whether the pods are evicted", bool)]
-    why: Annotated[str, Logged("why they are not; empty if they are")]
+    why: Annotated[str, Logged("the cause")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class RoomPlanAborted(Decision):
     METRICS: ClassVar = (Counted(ROOM_PLANS_ABORTED),)
 
     nominee: Nominee
-    why: Annotated[str, Logged("what changed, or what the server said")]
+    why: Annotated[str, Logged("the cause")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +179,9 @@ class MovesPlanned(Decision):
     after: Annotated[int, Logged("how many fit after the moves", int)]
     pods: PodKeys
     """In the order of the moves"""
-    nodes: Annotated[tuple[str, ...], Logged("names of the nodes to which they move", list, texts)]
+    nodes: Annotated[tuple[str, ...], Logged("names of nodes", list, texts)]
     acts: Annotated[bool, Logged("whether the pods are moved", bool)]
-    why: Annotated[str, Logged("why they are not; empty if they are")]
+    why: Annotated[str, Logged("the cause")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ class MovesAborted(Decision):
     uid: Uid
     pods: PodKeys
     """Those that stay"""
-    why: Annotated[str, Logged("what changed, or what the server said")]
+    why: Annotated[str, Logged("the cause")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ class MoveEvicted(Decision):
     pod: PodKey
     uid: Uid
     node: Node
-    to: Annotated[str, Logged("name of the node where its place is held")]
+    to: Annotated[str, Logged("name of a node")]
     devices: Devices
     counted: CountedThing
     place: Annotated[str, Logged("the counter set, group or node that gains")]
@@ -224,7 +224,7 @@ class PodMoved(Decision):
     METRICS: ClassVar = (Counted(PODS_MOVED),)
 
     pod: PodKey
-    replacement: Annotated[ObjectKey, Logged("NAMESPACE/NAME of the pod that replaces it", write=str)]
+    replacement: Annotated[ObjectKey, Logged("NAMESPACE/NAME", write=str)]
     node: Node
     devices: Devices
 
@@ -252,7 +252,7 @@ class Nominated(Decision):
     nodes: Annotated[tuple[str, ...], Logged("names of nodes", list, texts)]
     devices: Devices
     deadline: Annotated[str, Logged("time of day, RFC 3339")]
-    why: Annotated[str, Logged("why room is held")]
+    why: Annotated[str, Logged("the cause")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +283,7 @@ class NominationDropped(Decision):
     METRICS: ClassVar = (Counted(NOMINATIONS_ENDED, ("dropped",)),)
 
     nominee: Nominee
-    why: Annotated[str, Logged("why it is not held")]
+    why: Annotated[str, Logged("the cause")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,9 +292,9 @@ class WorkloadChecked(Decision):
 
     LINES: ClassVar = (Line("workload checked", Level.INFO),)
 
-    workload: Annotated[ObjectKey, Logged("NAMESPACE/NAME of a Workload", write=str)]
+    workload: Annotated[ObjectKey, Logged("NAMESPACE/NAME", write=str)]
     state: Annotated[str, Logged("`Ready`, `Pending` or `Retry`")]
-    reason: Annotated[str, Logged("a word of docs/reasons.md; empty if it is ready")]
+    reason: Annotated[str, Logged("a word of docs/reasons.md")]
     message: Message
 
 
@@ -304,7 +304,7 @@ class NodesRequested(Decision):
 
     LINES: ClassVar = (Line("nodes requested", Level.INFO),)
 
-    request: Annotated[ObjectKey, Logged("NAMESPACE/NAME of a ProvisioningRequest", write=str)]
+    request: Annotated[ObjectKey, Logged("NAMESPACE/NAME", write=str)]
     pod: PodKey
     """The first of the pods"""
     count: Annotated[int, Logged("pods that need new nodes", int)]
@@ -317,8 +317,8 @@ class NodesNotRequested(Decision):
 
     LINES: ClassVar = (Line("nodes not requested any more", Level.INFO),)
 
-    request: Annotated[ObjectKey, Logged("NAMESPACE/NAME of a ProvisioningRequest", write=str)]
-    why: Annotated[str, Logged("why it is not needed")]
+    request: Annotated[ObjectKey, Logged("NAMESPACE/NAME", write=str)]
+    why: Annotated[str, Logged("the cause")]
 
 
 DECISIONS: tuple[type[Decision], ...] = (

@@ -23,7 +23,8 @@ def test_a_picture_is_current(name: str):
 
 
 def test_every_setting_metric_event_and_field_is_listed():
-    listed = re.findall(r"^ *- `([^`]+)`", "".join(page() for page in pages.PAGES.values()), re.MULTILINE)
+    items = re.findall(r"^ *- (`.+?)(?::|$)", "".join(page() for page in pages.PAGES.values()), re.MULTILINE)
+    listed = re.findall(r"`([^`]+)`", "".join(items))
     assert {*Settings.model_fields, *EVENTS, *FIELDS} <= {*listed}
     assert {spec.full_name for spec in CATALOGUE} <= {*listed}
     assert {label for spec in CATALOGUE for label in spec.label_names} <= {*listed}
