@@ -28,6 +28,7 @@ from reconciler.api.validation.fields import WrongType, timestamp
 from reconciler.api.validation.kinds import GroupVersion, Object, ServedKind
 from reconciler.api.validation.served_kinds import NAMESPACE, POD, START_NAMESPACES, every_kind
 from reconciler.embedded.accounts import Account
+from reconciler.embedded.applying import Applied, Applier
 from reconciler.embedded.bodies import decode_body, media_type
 from reconciler.embedded.discovery import discover
 from reconciler.embedded.guard import Guard, OpenGuard
@@ -59,6 +60,7 @@ class _Call(Struct, frozen=True):
     target: Target
     view: View
     fields: FieldValidation
+    applier: Applier
 
     def answer(self) -> Response | Stream:
         """Do what is asked. Raises a Refusal."""
@@ -137,10 +139,29 @@ class _Call(Struct, frozen=True):
         if media != APPLY:
             change = keeping_uid(target.kind, patcher(target.kind, media, self.request.body))
             return self._update(self.fields.patched(change, target.served, target.kind))
-        wanted = decode_yaml(self.request.body)
-        if target.subresource or self.store[target.kind].get(target.key) is not None:
-            return self._update(patcher(target.kind, media, wanted))
-        return Response(201, self.view.whole(self.writer.create(target, wanted, dry_run=self._dry_run())))
+        return self._apply(decode_yaml(self.request.body))
+
+    def _apply(self, body: Any) -> Response:
+        target, applier, manager = self.target, self.applier, self.request.query["fieldManager"]
+        config = applier.checked(target, body, newer=self.fields.newer)
+        dry_run = self._dry_run()
+        if not target.subresource and self.store[target.kind].get(target.key) is None:
+            record = self.writer.create(target, config, dry_run=dry_run)
+            if not dry_run:
+                applier.created(target, config, manager, record)
+            return Response(201, self.view.whole(record))
+        force = self.request.query.get("force", "").lower() in ("1", "true")
+        applied: list[Applied] = []
+
+        def change(shown: Object) -> Object:
+            applied.append(applier.merged(target, shown, config, manager=manager, force=force))
+            return applied[-1].object
+
+        allowed = self.guard.protect_allocation(self.sender, self.request, target, change)
+        record = self.writer.update(target, allowed, dry_run=dry_run)
+        if not dry_run:
+            applier.settle(target, applied[-1].managers, record)
+        return Response(200, self.view.whole(record))
 
     def _update(self, change: Callable[[Object], Any]) -> Response:
         allowed = self.guard.protect_allocation(self.sender, self.request, self.target, change)
@@ -220,6 +241,7 @@ class ApiServer:
         self._writer = Writer(self.store, now=now, random=random or random_module.Random())
         self._routes = Routes(served, serves, release)
         self._has_newer_fields = release >= RELEASE_OF_NEWER
+        self._applier = Applier()
         self._guard = guard or OpenGuard()
         for name in START_NAMESPACES:
             self.create(NAMESPACE, "", {"metadata": {"name": name}})
@@ -265,7 +287,9 @@ class ApiServer:
         view = choose_view(target.kind, target.served, accept, include=include, now=self.now)
         directive = request.query.get("fieldValidation") or "Warn"
         fields = FieldValidation(directive, self._has_newer_fields, [])
-        return _Call(self.store, self._writer, guard, sender, request, target, view, fields).answer()
+        return _Call(
+            self.store, self._writer, guard, sender, request, target, view, fields, self._applier
+        ).answer()
 
     def load(self, objects: Iterable[Object]) -> None:
         """Create manifests with their status, and the namespaces they name.

@@ -142,13 +142,8 @@ STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 
 
-def patcher(kind: ServedKind, media: str, patch: Any) -> Callable[[Object], Any]:
-    """A function that applies a patch, given as bytes, or for server-side apply as a decoded object.
-
-    Server-side apply does not track field ownership: fields that a later configuration omits stay.
-    """
-    if media == APPLY:
-        return lambda shown: strategic_merge(shown, _object(patch), kind.strategic)
+def patcher(kind: ServedKind, media: str, patch: bytes) -> Callable[[Object], Any]:
+    """A function that applies a patch. Server-side apply is done elsewhere."""
     if media not in (JSON_PATCH, MERGE_PATCH) and (media != STRATEGIC or kind.stored.is_custom):
         raise unsupported_media_type()
     wanted = decode_json(patch)

@@ -1,0 +1,135 @@
+"""Server-side apply: owners of fields, conflicts, and fields that a later configuration leaves out."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+
+from reconciler.api.validation.served_kinds import every_kind
+from reconciler.embedded import ApiServer
+from reconciler.embedded.applying import ATOMIC, KEYS, MAPS, SETS
+from reconciler.embedded.schemas import definitions
+from tests.tools.driving import CLAIMS, MERGE, PODS, allocation, call, claim, ok, pod, refused
+
+APPLY = "application/apply-patch+yaml"
+MAPS_OF_CONFIG = "/api/v1/namespaces/default/configmaps"
+FOLDER = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema"
+
+
+def config(**data: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": data}
+
+
+def apply(api, body, manager="a", path=f"{MAPS_OF_CONFIG}/m", **query):
+    return ok(api, "PATCH", path, body, media=APPLY, fieldManager=manager, **query)
+
+
+def conflicts(api, body, manager="a", path=f"{MAPS_OF_CONFIG}/m"):
+    code, found = call(api, "PATCH", path, body, media=APPLY, fieldManager=manager)
+    assert (code, found["reason"]) == (409, "Conflict")
+    return [cause["field"] for cause in found["details"]["causes"]]
+
+
+def test_a_field_that_is_left_out_is_removed_unless_another_manager_has_it():
+    api = ApiServer()
+    apply(api, config(mine="1", shared="1"))
+    apply(api, config(shared="1", theirs="1"), "b")
+    assert apply(api, config())["data"] == {"shared": "1", "theirs": "1"}
+    ok(api, "PATCH", f"{MAPS_OF_CONFIG}/m", {"data": {"patched": "1"}}, media=MERGE)
+    assert apply(api, config(), "b")["data"] == {"patched": "1"}
+
+
+def test_another_value_than_that_of_another_manager_is_a_conflict_unless_forced():
+    api = ApiServer()
+    ok(api, "POST", MAPS_OF_CONFIG, config(made="1"))
+    assert conflicts(api, config(made="2")) == [".data.made"]
+    assert apply(api, config(made="2"), force="true")["data"] == {"made": "2"}
+    assert conflicts(api, config(made="3"), "b") == [".data.made"]
+    assert apply(api, config(made="4"))["data"] == {"made": "4"}
+    ok(api, "PATCH", f"{MAPS_OF_CONFIG}/m", {"data": {"made": "5"}}, media=MERGE)
+    assert conflicts(api, config(made="6")) == [".data.made"]
+    assert apply(api, config(made="5"), "b")["data"] == {"made": "5"}
+
+
+def test_kubectl_takes_over_what_it_applied_without_server_side():
+    api = ApiServer()
+    made = config(a="1", b="1")
+    made["metadata"]["annotations"] = {
+        "kubectl.kubernetes.io/last-applied-configuration": json.dumps(config(a="1"))
+    }
+    ok(api, "POST", MAPS_OF_CONFIG, made)
+    assert conflicts(api, config(a="2", b="2"), "kubectl") == [".data.b"]
+    assert apply(api, config(c="3"), "kubectl")["data"] == {"b": "1", "c": "3"}
+
+
+def test_entries_of_lists_have_owners_and_defaults_have_none():
+    api = ApiServer()
+    path = f"{PODS}/p"
+    made = pod(tolerations=[{"key": "a", "operator": "Exists"}])
+    made["spec"]["containers"].append({"name": "side", "image": "side", "ports": [{"containerPort": 1}]})
+    apply(api, made, path=path)
+    image = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "side", "image": "other"}]}}
+    found = conflicts(api, image, "b", path)
+    assert found == ['.spec.containers[name="side"].image']
+    apply(api, image, "b", path, force="true")
+    assert conflicts(api, made, path=path) == found
+    made["spec"]["containers"][1]["image"] = "other"
+    made["spec"]["containers"][1]["imagePullPolicy"] = "Always"  # as the default says
+    apply(api, made, path=path)
+
+
+def test_drivers_share_the_devices_of_a_status():
+    api = ApiServer()
+    ok(api, "POST", CLAIMS, claim())
+    ok(api, "PATCH", f"{CLAIMS}/c/status", {"status": {"allocation": allocation()}}, media=MERGE)
+    device = {"driver": "gpu.example.com", "pool": "p", "device": "d"}
+
+    def report(**fields: Any) -> Any:
+        body = {"metadata": {"name": "c"}, "status": {"devices": [{**device, **fields}]}}
+        found = apply(api, body, "driver", f"{CLAIMS}/c/status")["status"]
+        assert "allocation" in found
+        return found["devices"]
+
+    assert report(data={"a": 1}) == [{**device, "data": {"a": 1}}]
+    assert report(networkData={"interfaceName": "n"}) == [{**device, "networkData": {"interfaceName": "n"}}]
+    bare = {"metadata": {"name": "c"}, "status": {}}
+    assert "devices" not in apply(api, bare, "driver", f"{CLAIMS}/c/status")["status"]
+
+
+def test_what_cannot_be_applied_is_refused():
+    api = ApiServer()
+    custom = "/apis/scheduling.koordinator.sh/v1alpha1/devices/n"
+    body = {"metadata": {"name": "n"}, "spec": {}}
+    assert refused(api, "PATCH", custom, body, media=APPLY, fieldManager="a") == (501, "NotImplemented")
+    code, found = call(
+        api, "PATCH", f"{MAPS_OF_CONFIG}/m", {**config(), "dta": {}}, media=APPLY, fieldManager="a"
+    )
+    assert (code, found["message"].rpartition(": .")[2]) == (500, "dta: field not declared in schema")
+    ok(api, "POST", CLAIMS, claim())
+    apply(api, {"metadata": {"name": "c", "labels": {"a": "b"}}}, path=f"{CLAIMS}/c")
+    older = f"{CLAIMS.replace('/v1/', '/v1beta1/')}/c"
+    assert refused(api, "PATCH", older, body, media=APPLY, fieldManager="a") == (501, "NotImplemented")
+    assert apply(api, config(a="b"), dryRun="All")["data"] == {"a": "b"}
+    assert call(api, "GET", f"{MAPS_OF_CONFIG}/m")[0] == 404
+
+
+def test_lists_and_single_values_are_those_that_kubernetes_publishes():
+    path = FOLDER / "v1.37.0-local" / "_definitions.json"
+    if not path.exists():
+        pytest.skip("kubernetes-validate does not carry the schemas of 1.37")
+    served = definitions((version, kind) for kind in every_kind() for version in kind.served)
+    kinds = {name.rpartition(".")[2] for name in served}
+    for full, schema in json.loads(path.read_text())["$defs"].items():
+        kind = full.rpartition(".")[2]
+        if kind not in kinds:
+            continue
+        assert schema.get("x-kubernetes-map-type") != "atomic" or kind in ATOMIC, full
+        for name, field in schema.get("properties", {}).items():
+            how = field.get("x-kubernetes-list-type")
+            if kind in MAPS:
+                ours = "map" if name in KEYS else "set" if name in SETS else "atomic"
+                assert ours == (how or "atomic") or field.get("type") != ["array", "null"], (full, name)
+                if how == "map":
+                    assert tuple(field["x-kubernetes-list-map-keys"]) in KEYS[name]
