@@ -12,7 +12,7 @@ from tests.tools.kubectl_session import session
 from tests.tools.kubectls import MISSING, kubectls
 
 PAGE = (DOCS / "embedded-server.md").read_text()
-ROW = re.compile(r"^\| `(?P<command>[^`]+)` \| (?P<remark>.*?) ?\|$", re.MULTILINE)
+ROW = re.compile(r"^- `(?P<command>[^`]+)`(?:: (?P<remark>.*))?$", re.MULTILINE)
 KNOWN = sorted(kubectls())
 
 pytestmark = [pytest.mark.loopback, pytest.mark.skipif(not KNOWN, reason=MISSING)]
@@ -27,8 +27,8 @@ class Row(NamedTuple):
 
 def rows():
     """Commands that work, and commands that are not served."""
-    tables = PAGE.split("\n|---|---|\n")[1:3]
-    works, refused = ([Row(*row) for row in ROW.findall(table.partition("\n\n")[0])] for table in tables)
+    lists = PAGE.partition("## kubectl\n")[2].partition("\n## ")[0].split("These are not served")
+    works, refused = ([Row(*row) for row in ROW.findall(one)] for one in lists)
     assert len(works) > 45
     assert len(refused) > 15
     return works, refused
