@@ -16,7 +16,7 @@ from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.selectors import NodeSelector, NodeSelectorRequirement
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.exits import exit_unless
-from reconciler.cli.input import read_manifests, report_ignored, report_refused, report_warnings
+from reconciler.cli.input import read_manifests, report_refused, report_warnings
 from reconciler.cli.options import (
     FOR_PEOPLE,
     koordinator_semantics_option,
@@ -25,6 +25,7 @@ from reconciler.cli.options import (
     policy_options,
     release_and_rules_options,
     steps_option,
+    strict_option,
 )
 from reconciler.cli.output import (
     Console,
@@ -43,6 +44,7 @@ from reconciler.control.offline import Answer, PodReport, Report, decide
 
 @click.command()
 @manifest_options
+@strict_option
 @output_option(
     "table",
     "wide",
@@ -90,7 +92,6 @@ def allocate(
         devices = report.devices
     report_warnings(bundle.warnings)
     report_refused(bundle.refused)
-    report_ignored(bundle.ignored)
     if output in FOR_PEOPLE:
         wide = output == "wide"
         if devices is None or report.answers or report.held:

@@ -22,13 +22,14 @@ from reconciler.api.versions.releases import OLDEST_MINOR
 from reconciler.cel.derived import REFUSES
 from reconciler.cli.exits import NoAnswer, exit_unless
 from reconciler.cli.input import nothing_in, read_manifests, report_ignored, report_refused, report_warnings
-from reconciler.cli.options import files_option, output_option
+from reconciler.cli.options import files_option, output_option, strict_option
 from reconciler.cli.output import as_documents, as_list, plain
 from reconciler.cli.progress import track_progress
 
 
 @click.command()
 @files_option(required=True)
+@strict_option
 @output_option("yaml", "json", explained="YAML documents, or one JSON List.")
 @click.option(
     "--rename-map",

@@ -21,6 +21,7 @@ from reconciler.cli.options import (
     output_option,
     release_and_rules_options,
     steps_option,
+    strict_option,
 )
 from reconciler.cli.output import Console, Table, counted, echo_value, print_line, print_table
 from reconciler.cli.progress import track_progress
@@ -29,6 +30,7 @@ from reconciler.cli.world import read_world, world_of_manifests
 
 @click.command("fit")
 @files_option(required=True)
+@strict_option
 @cluster_options_to("Answer for a cluster, not for the fleet of the files")
 @held_room_option
 @output_option("table", "json", "yaml")

@@ -8,6 +8,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from reconciler.api.manifests.bundle import Bundle, bundle, storage_of, with_own_uid
 from reconciler.api.manifests.documents import (
     STDIN,
@@ -15,6 +17,7 @@ from reconciler.api.manifests.documents import (
     Document,
     InvalidDocument,
     documents,
+    invalid_document,
     manifests_in,
 )
 from reconciler.api.manifests.inferred_nodes import infer_nodes
@@ -22,10 +25,15 @@ from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Namespace, Node, Pod
 from reconciler.api.objects.gangs import CoschedulingPodGroup, PodGroup
 from reconciler.api.objects.meta import ApiObject
+from reconciler.api.objects.similar_names import closest
 from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
+from reconciler.api.objects.validating import subject_of
+from reconciler.api.versions.ignored import unknown_in
+from reconciler.api.versions.kinds import NAMES, RESOURCE, is_newer
 from reconciler.api.versions.reading import read
 from reconciler.cli.cluster import Connection, list_objects
 from reconciler.cli.exits import NoAnswer, note_refusal
+from reconciler.cli.options import strict
 from reconciler.cli.output import counted, remark
 from reconciler.cli.progress import SILENT, ProgressTracker
 from reconciler.errors import Malformed
@@ -49,11 +57,52 @@ def read_first_and_all(paths: Sequence[str], progress: ProgressTracker) -> tuple
 def _bundle(
     read: Iterable[Document | InvalidDocument], paths: Sequence[str], progress: ProgressTracker
 ) -> Bundle:
-    found = bundle(progress.each("reading manifests", read))
+    found = _known_alone(bundle(progress.each("reading manifests", read)))
     if paths and not (found.size or any(map(_is_question, found.others.values()))):
         report_refused(found.refused)
         raise NoAnswer(_nothing_usable(found) if found.refused or found.others else nothing_in(paths))
     return found
+
+
+def _known_alone(found: Bundle) -> Bundle:
+    """Report fields and kinds that no release has; with `--strict`, refuse their objects."""
+    unknown = [*_unknown_fields(found), *_unknown_kinds(found)]
+    if not strict():
+        for problem in unknown:
+            remark(f"warning: {problem.problem}")
+        return found
+    origins = {problem.origin for problem in unknown}
+    entries = {
+        kind: {key: entry for key, entry in of_kind.items() if entry.origin not in origins}
+        for kind, of_kind in found.entries.items()
+    }
+    return replace(found, entries=entries, refused=(*found.refused, *unknown))
+
+
+def _unknown_fields(found: Bundle) -> Iterator[InvalidDocument]:
+    """The first unknown field of each name in each object."""
+    for entry in (entry for of_kind in found.entries.values() for entry in of_kind.values()):
+        names: set[str] = set()
+        for path, name, known in unknown_in(type(entry.object), entry.raw):
+            if name not in names:
+                names.add(name)
+                reason = f"no release has this field{_meant(name, known)}"
+                yield invalid_document(entry.origin, subject_of(entry.raw), path, reason)
+
+
+def _unknown_kinds(found: Bundle) -> Iterator[InvalidDocument]:
+    """Objects of the group of devices with a kind that no release has."""
+    known = sorted(kind for group, kind in NAMES if group == RESOURCE)
+    for document in found.others.values():
+        group, kind = str(document.raw.get("apiVersion")).rpartition("/")[0], str(document.raw.get("kind"))
+        if group == RESOURCE and is_newer(group, kind):
+            reason = f"no release has this kind{_meant(kind, known)}"
+            yield invalid_document(document.origin, subject_of(document.raw), "kind", reason)
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    close = closest(name, known, most=1, cutoff=0.75)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def _is_question(document: Document) -> bool:

@@ -17,7 +17,13 @@ from reconciler.api.plugins import PLUGINS
 from reconciler.cli.cluster import Connection, list_objects
 from reconciler.cli.exits import Unreachable, errors_as
 from reconciler.cli.input import list_cluster, read_files, read_valid
-from reconciler.cli.options import cluster_options, manifest_options, output_option, rules_options
+from reconciler.cli.options import (
+    cluster_options,
+    manifest_options,
+    output_option,
+    rules_options,
+    strict_option,
+)
 from reconciler.cli.output import Console, Table, counted, echo_value, print_line, print_table, remark
 from reconciler.errors import Rejected
 from reconciler.plugins.plugin import Shown
@@ -35,6 +41,7 @@ _WIDE = ("NODE", "COMPATIBLE ONLY WITH")
 
 @click.command()
 @manifest_options
+@strict_option
 @cluster_options
 @output_option(
     "table", "wide", "json", "yaml", explained="wide adds columns, and names all devices that are locked out."

@@ -78,6 +78,29 @@ def files_option(*, required: bool) -> Decorator:
     )
 
 
+_STRICT = "reconciler.strict"
+
+
+def _set_strict(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    ctx.meta[_STRICT] = value
+
+
+strict_option: Decorator = click.option(
+    "--strict",
+    is_flag=True,
+    expose_value=False,
+    callback=_set_strict,
+    help="Refuse objects with fields or kinds that no release of Kubernetes has.",
+)
+"""For commands that read manifests, see `strict`"""
+
+
+def strict() -> bool:
+    """Whether the command was given `--strict`."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(_STRICT))
+
+
 def manifest_options(func: F) -> F:
     """`-f`, and files and directories as arguments; all become `files`."""
 
@@ -169,6 +192,7 @@ def fleet_options(
     """
     options = [
         files_option(required=False),
+        strict_option,
         cluster_options_to(DEFAULT_WITHOUT_FILES, with_files=with_files),
         held_room_option,
         output_option(*formats, explained=explained),

@@ -38,6 +38,7 @@ from reconciler.cli.options import (
     output_option,
     pass_clock,
     rules_options,
+    strict_option,
 )
 from reconciler.cli.output import Console, Table, echo_value, print_table, remark, remarks_on
 from reconciler.cli.top_tables import usage_as_json, usage_tables
@@ -74,6 +75,7 @@ SORTS = ("name", *ORDERS)
 @contexts_option
 @held_room_option
 @files_option(required=False)
+@strict_option
 @click.option(
     "--by",
     type=click.Choice(["driver", "pool", "node"]),

@@ -9,7 +9,7 @@ from reconciler.api.manifests.bundle import Entry, already_read
 from reconciler.api.manifests.documents import UNRENDERED, Origin
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.validating import subject_of
-from reconciler.api.versions.ignored import GATED, UNUSED, ignored, parts_of, used
+from reconciler.api.versions.ignored import GATED, UNUSED, parts_of, unknown_in
 from reconciler.api.versions.kinds import NOT_FOLLOWED, RESOURCE, is_newer
 from reconciler.api.versions.shapes import mappings
 
@@ -97,7 +97,7 @@ def unknown_fields(data: DoctorInput) -> Iterator[Finding]:
     """Misspelled, misplaced and newer fields; each name is reported once for an object."""
     for entry in data.entries:
         reported: set[str] = set()
-        for path, key, known in unknown_in(type(entry.object), entry.raw, ""):
+        for path, key, known in unknown_in(type(entry.object), entry.raw):
             if key not in reported:
                 reported.add(key)
                 what = f"this release knows no field {key} here{suggestion(key, known)}"
@@ -130,15 +130,6 @@ def unknown_kinds(data: DoctorInput) -> Iterator[Finding]:
             if (group, raw["kind"]) in NOT_FOLLOWED:
                 what = f"ignored: the devices that a {raw['kind']} keeps count as free"
             yield findings.UNKNOWN_KIND.finding_at(one.document.origin, subject_of(raw), "kind", what)
-
-
-def unknown_in(model: type, raw: Mapping[str, Any], path: str) -> Iterator[tuple[str, str, frozenset[str]]]:
-    """Path and name of each unknown field of an object of `model`, and the known names there."""
-    for kind, there, part in parts_of(model, raw, path):
-        known = frozenset(used(kind)) | ignored(kind) | frozenset(UNUSED.get(kind, ()))
-        for key in part:
-            if key not in known:
-                yield f"{there}.{key}" if there else key, key, known
 
 
 def _unused_in(data: DoctorInput, entry: Entry) -> Iterator[tuple[str, str, str]]:

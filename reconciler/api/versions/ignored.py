@@ -4,6 +4,7 @@ doctor reports fields of the second table, and all that are in none.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any, get_args, get_origin
 
 from reconciler.api.objects import claims, core, gangs, meta, slices, storage
@@ -132,6 +133,7 @@ def ignored(model: type) -> frozenset[str]:
     return frozenset(f"{HARMLESS.get(model, '')} {of_objects}".split()) | mine
 
 
+@cache
 def used(model: type) -> dict[str, Any]:
     """The fields that a model has, by their names in the API, with their types."""
     return {field.alias or name: field.annotation for name, field in fields_of(model).items()}
@@ -164,6 +166,23 @@ def _below(annotation: Any, value: Any, path: str) -> Iterator[Part]:
                 yield from parts_of(model, one, f"{path}[{key}]")
     elif isinstance(value, Mapping):
         yield from parts_of(model, value, path)
+
+
+def unknown_in(
+    model: type, raw: Mapping[str, Any], path: str = ""
+) -> Iterator[tuple[str, str, frozenset[str]]]:
+    """Path and name of each unknown field of an object of `model`, and the known names there."""
+    for kind, there, part in parts_of(model, raw, path):
+        known = _known(kind)
+        if not known.issuperset(part):
+            for key in part:
+                if key not in known:
+                    yield f"{there}.{key}" if there else key, key, known
+
+
+@cache
+def _known(model: type) -> frozenset[str]:
+    return frozenset(used(model)) | ignored(model) | frozenset(UNUSED.get(model, ()))
 
 
 def model_in(annotation: Any) -> type | None:

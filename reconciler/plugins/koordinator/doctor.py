@@ -5,12 +5,12 @@ from typing import Any, Final, NamedTuple
 
 from reconciler.analysis.doctor.checks import Checks
 from reconciler.analysis.doctor.findings import DoctorInput, Finding, Rule, Severity, shortened, suggestion
-from reconciler.analysis.doctor.manifests import unknown_in
 from reconciler.api.manifests.bundle import Entry
 from reconciler.api.manifests.documents import Origin
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.json_annotations import read
 from reconciler.api.objects.validating import subject_of, validated
+from reconciler.api.versions.ignored import unknown_in
 from reconciler.api.versions.shapes import Raw, mapping, mappings
 from reconciler.errors import Malformed
 from reconciler.plugins.koordinator import annotations as notes

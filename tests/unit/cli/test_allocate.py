@@ -174,11 +174,6 @@ def test_a_pool_that_is_incomplete_in_its_newest_generation_is_reported(tmp_path
     )
 
 
-def test_other_kinds_are_counted(tmp_path: Path):
-    result = allocate(tmp_path, f="{apiVersion: apps/v1, kind: Deployment}\n---\n" + claim("c"))
-    assert "ignored: 1 Deployment\n" in result.stderr
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
