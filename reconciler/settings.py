@@ -38,9 +38,12 @@ class Flag(NamedTuple):
     """What the value is, if it is text"""
     help: str = ""
     """Instead of the first sentence"""
+    advanced: bool = False
+    """Few need it: the help shows it only with `--help-all`"""
 
 
 FLAG = Flag()
+ADVANCED = Flag(advanced=True)
 
 
 class Settings(BaseSettings):
@@ -75,10 +78,10 @@ class Settings(BaseSettings):
     """In shadow mode: after how long a pending pod is reported whose claims we could have allocated. A
     shorter time would report the normal latency of the scheduler."""
 
-    pause: Annotated[bool, FLAG] = False
+    pause: Annotated[bool, ADVANCED] = False
     """Write nothing until the next start without it. Decisions continue; their writes are held back."""
 
-    pause_config_map: Annotated[ConfigMapName | None, Flag(metavar="NAMESPACE/NAME")] = None
+    pause_config_map: Annotated[ConfigMapName | None, Flag(metavar="NAMESPACE/NAME", advanced=True)] = None
     """ConfigMap that stops all writes while its data contains `pause: "true"`. It is watched, and nothing is
     written before the first read. It need not exist."""
 
@@ -86,7 +89,7 @@ class Settings(BaseSettings):
     """Minimum interval between two audits of held devices. An audit runs only after changes; a device that
     two claims hold is reported immediately."""
 
-    embedded_port: Annotated[int, Flag("--port")] = Field(default=0, ge=0, le=65535)
+    embedded_port: Annotated[int, Flag("--port", advanced=True)] = Field(default=0, ge=0, le=65535)
     """Port of the embedded server. 0: any free port, which is printed. It is not called `port`, because
     Kubernetes sets DRA_RECONCILER_PORT in every pod next to a Service named dra-reconciler."""
 
@@ -116,7 +119,7 @@ class Settings(BaseSettings):
     (the default): pairs that share a counter set, and pairs of which one draws from none. `pool`: all
     pairs. Both apply within a pool and a node."""
 
-    feature_gates: Annotated[str, Flag(metavar="A=BOOL,...")] = ""
+    feature_gates: Annotated[str, Flag(metavar="A=BOOL,...", advanced=True)] = ""
     """Feature gates, as `A=true,B=false`. All others are on, unless they are off by default in the server's
     release: a server drops the fields of features that are off."""
 
@@ -127,11 +130,11 @@ class Settings(BaseSettings):
     koordinator_semantics: Literal["proposal", "upstream"] = "proposal"
     """Whose rules apply where Koordinator's proposals and its release differ."""
 
-    without_volumes: Annotated[bool, FLAG] = False
+    without_volumes: Annotated[bool, ADVANCED] = False
     """Do not look at the volumes of pods, and read no storage objects. For accounts without the right to read
     them: kube-scheduler may then refuse the node of a pod with volumes, and take its devices back."""
 
-    make_templates: Annotated[bool, FLAG] = False
+    make_templates: Annotated[bool, ADVANCED] = False
     """Make the templates that rewritten pods name, such as `gpu.nvidia.com-2`, in labelled namespaces. The
     label is `dra-reconciler.io/rewrite-resources: "true"`. Templates are never changed or deleted. Needs
     the right to create them; see docs/from-device-plugins.md."""
@@ -167,7 +170,7 @@ class Settings(BaseSettings):
     """Minimum interval between two decisions that are repeated with every policy, to compare them. At most
     2 % of the time is spent on it. Only if a policy is not `first-fit`, or a demand is given. 0: off."""
 
-    search_steps: Annotated[int, Flag("--steps")] = Field(default=10_000, ge=1)
+    search_steps: Annotated[int, Flag("--steps", advanced=True)] = Field(default=10_000, ge=1)
     """Devices that a decision tries on one node before it gives up there; ten times as many on all nodes
     together. Steps instead of time: the result does not depend on the speed of the machine."""
 
@@ -176,15 +179,17 @@ class Settings(BaseSettings):
     carries them out, by the Eviction API only. Off, because pods lose what they did. See
     docs/rebalancing.md."""
 
-    preempting_classes: Annotated[Names, Flag("--preempting-class")] = frozenset()
+    preempting_classes: Annotated[Names, Flag("--preempting-class", advanced=True)] = frozenset()
     """PriorityClasses whose pods may have others evicted. None: nobody may."""
 
-    rebalance: Annotated[Literal["off", "advise", "evict"], FLAG] = "advise"
+    rebalance: Annotated[Literal["off", "advise", "evict"], ADVANCED] = "advise"
     """Whether pods are moved so that more of the large devices fit. `advise` shows which moves would help, as
     `dra-reconciler defragment` does; `evict` moves pods that are opted in. Advice costs less than 1 % of a
     core, and nothing while nothing changes. See docs/rebalancing.md."""
 
-    rebalance_goals: Annotated[str, Flag(metavar="GOAL,...")] = Field(default="90%", min_length=1)
+    rebalance_goals: Annotated[str, Flag(metavar="GOAL,...", advanced=True)] = Field(
+        default="90%", min_length=1
+    )
     """What is to fit, separated by commas; the first goal that some moves reach comes first. `90%`: of the
     most that any moves could reach, for each kind of room that the fleet can strand; `7g.40gb=90%`: of
     this profile; `7g.40gb=4` or `node=2`: at least so many, `node` for nodes of which no device is held."""
@@ -217,7 +222,7 @@ class Settings(BaseSettings):
     """How long a pod is left alone after it has started. What replaces an evicted pod is not evicted at once
     again."""
 
-    eviction_dry_run: Annotated[bool, FLAG] = False
+    eviction_dry_run: Annotated[bool, ADVANCED] = False
     """Record plans in log and journal, but evict nothing and hold no room."""
 
     nomination_seconds: float = Field(default=300.0, gt=0)
@@ -243,7 +248,7 @@ class Settings(BaseSettings):
     backoff_cap_seconds: float = Field(default=60.0, gt=0)
     """Maximum back-off. Changes requeue pending units at once; this retry is only a safety net."""
 
-    kueue_check: Annotated[str, Flag(metavar="NAME")] = ""
+    kueue_check: Annotated[str, Flag(metavar="NAME", advanced=True)] = ""
     """Name of an AdmissionCheck of Kueue to answer: its Workloads are admitted once their pods have room.
     Empty: none. See docs/with-kueue.md."""
 
@@ -256,7 +261,7 @@ class Settings(BaseSettings):
     kueue_hold_seconds: float = Field(default=300.0, gt=0)
     """How long room is held for the pods of a Workload that was found to fit."""
 
-    provisioning_requests: Annotated[str, Flag(metavar="CLASS")] = ""
+    provisioning_requests: Annotated[str, Flag(metavar="CLASS", advanced=True)] = ""
     """Class of ProvisioningRequests, such as `best-effort-atomic-scale-up.autoscaling.x-k8s.io`, to make for
     gated pods that no present node can serve, but a new node of a present kind could. Empty: none are
     made. See docs/with-autoscalers.md."""
@@ -264,7 +269,7 @@ class Settings(BaseSettings):
     provisioning_patience_seconds: float = Field(default=60.0, ge=0)
     """How long pods must have waited before nodes are requested for them."""
 
-    events: Annotated[bool, Flag("--no-events", help="Write no Events.")] = True
+    events: Annotated[bool, Flag("--no-events", help="Write no Events.", advanced=True)] = True
     """Write Events on claims and pods. At most ten a second, in the background; off saves the server these
     writes."""
 
@@ -272,11 +277,13 @@ class Settings(BaseSettings):
     """How long a claim or pod must be pending before an Event says so. Shorter delays are normal: controllers
     create claims from templates, and other claims are being written."""
 
-    leader_elect: Annotated[bool, FLAG] = False
+    leader_elect: Annotated[bool, ADVANCED] = False
     """Elect a leader with a Lease: of several replicas only the leader writes. Off, because a single process
     needs no rights on Leases; deploy/ turns it on."""
 
-    lease_namespace: Annotated[str, Flag(metavar="NAME")] = Field(default="kube-system", min_length=1)
+    lease_namespace: Annotated[str, Flag(metavar="NAME", advanced=True)] = Field(
+        default="kube-system", min_length=1
+    )
     """Namespace of the Lease. All replicas and shards must use the same one."""
 
     lease_seconds: float = Field(default=15.0, gt=0)
@@ -289,12 +296,12 @@ class Settings(BaseSettings):
     retry_seconds: float = Field(default=2.0, gt=0)
     """Interval between two attempts to renew the Lease; a standby looks twice as often."""
 
-    no_earlier_leader: Annotated[bool, FLAG] = False
+    no_earlier_leader: Annotated[bool, ADVANCED] = False
     """Lead at once if the Lease does not exist at the start, instead of after `lease_seconds` and
     `write_seconds`. For one start in a new cluster. Do not set it permanently: if the Lease of a living
     leader is deleted, two processes then allocate the same devices."""
 
-    shard: Annotated[str, Flag(metavar="driver=NAME,pool-prefix=TEXT")] = ""
+    shard: Annotated[str, Flag(metavar="driver=NAME,pool-prefix=TEXT", advanced=True)] = ""
     """`driver=NAME,pool-prefix=TEXT`: the devices that this process allocates. For clusters that are too
     large for one process; each shard elects its own leader, and shards must not overlap."""
 
@@ -302,7 +309,7 @@ class Settings(BaseSettings):
     """How long writes in progress may take after SIGTERM. Up to 7 s for Events and the Lease follow. The pod
     must end within its grace period, which is 40 s in our manifests."""
 
-    status_address: Annotated[str, Flag(metavar="ADDRESS")] = "127.0.0.1"
+    status_address: Annotated[str, Flag(metavar="ADDRESS", advanced=True)] = "127.0.0.1"
     """Address that serves health, metrics and status. Other than on a loopback address, all paths except
     /livez and /readyz need a token, and TLS is on: with a temporary certificate unless files are set."""
 
@@ -343,11 +350,11 @@ class Settings(BaseSettings):
     """Directory of a journal with all decisions and their input: `dra-reconciler replay` repeats them. At
     most 16 files of about 64 MiB before compression. None: no journal."""
 
-    traces: Annotated[bool, FLAG] = False
+    traces: Annotated[bool, ADVANCED] = False
     """OpenTelemetry traces of reconciles, decisions and requests, over OTLP. Needs dra-reconciler[otel]; set
     the destination with OTEL_EXPORTER_OTLP_ENDPOINT and the other variables of the SDK."""
 
-    log_format: Annotated[Literal["auto", "json", "text"], FLAG] = "auto"
+    log_format: Annotated[Literal["auto", "json", "text"], ADVANCED] = "auto"
     """JSON lines or plain text. `auto` is text on a terminal and JSON elsewhere."""
 
     log_level: Annotated[Literal["debug", "info", "warning", "error"], FLAG] = "info"

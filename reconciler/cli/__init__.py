@@ -7,33 +7,47 @@ import click
 from click.shell_completion import CompletionItem
 
 from reconciler.cli.exits import exit_if_refused, exits_text
+from reconciler.cli.help import add_help_all
 
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 # There are none, and pydantic would read the entry points of every installed distribution to see that.
 
-COMMANDS = {
-    "allocate": "Allocate the claims in manifests, without a cluster.",
-    "apiserver": "Run only the embedded API server.",
-    "capacity": "Capacity planning: how many nodes of which shapes a demand needs.",
-    "completion": "Print the completion script for a shell.",
-    "convert": "Convert manifests of any version to resource.k8s.io/v1.",
-    "defragment": "Find pods to move so that more large devices fit.",
-    "demo": "Allocate sample claims on the embedded API server, then exit.",
-    "doctor": "Find problems in slices, classes and claims.",
-    "drain": "Find out whether everything on a node or device can go elsewhere.",
-    "explain": "Explain why a claim is pending, or where it can be allocated.",
-    "fit": "Find out how many pods of some sets would fit, and where.",
-    "logs": "Summarize or filter the log lines of `run`.",
-    "make-room": "Find the cheapest pods to evict so that a claim, pod or gang fits.",
-    "migrate": "Rewrite requests for extended resources in manifests to claims.",
-    "modes": "Show what is allocated on each device, and what that locks out.",
-    "release-gates": "Remove our scheduling gate from pods, to uninstall.",
-    "replay": "Repeat the decisions of a journal and compare.",
-    "top": "Show the usage of devices, and what still fits.",
-    "run": "Allocate the claims of a cluster until it is stopped.",
-    "whatif": "What-if analysis: which claims would fit or be lost.",
+GROUPS = {
+    "Look at a fleet": {
+        "top": "Show the usage of devices, and what still fits.",
+        "explain": "Explain why a claim is pending, or where it can be allocated.",
+        "doctor": "Find problems in slices, classes and claims.",
+        "modes": "Show what is allocated on each device, and what that locks out.",
+        "logs": "Summarize or filter the log lines of `run`.",
+    },
+    "Ask what if": {
+        "whatif": "What-if analysis: which claims would fit or be lost.",
+        "fit": "Find out how many pods of some sets would fit, and where.",
+        "capacity": "Capacity planning: how many nodes of which shapes a demand needs.",
+        "make-room": "Find the cheapest pods to evict so that a claim, pod or gang fits.",
+        "drain": "Find out whether everything on a node or device can go elsewhere.",
+        "defragment": "Find pods to move so that more large devices fit.",
+    },
+    "Allocate": {
+        "allocate": "Allocate the claims in manifests, without a cluster.",
+        "run": "Allocate the claims of a cluster until it is stopped.",
+        "demo": "Allocate sample claims on the embedded API server, then exit.",
+        "apiserver": "Run only the embedded API server.",
+    },
+    "Convert and migrate": {
+        "convert": "Convert manifests of any version to resource.k8s.io/v1.",
+        "migrate": "Rewrite requests for extended resources in manifests to claims.",
+    },
+    "Operate": {
+        "replay": "Repeat the decisions of a journal and compare.",
+        "release-gates": "Remove our scheduling gate from pods, to uninstall.",
+        "completion": "Print the completion script for a shell.",
+    },
 }
-"""Name -> the line in the help. `commands` has a module of that name, with - as _, and in it the command."""
+"""Groups of commands in the order of the help: name -> the line there."""
+
+COMMANDS = {name: line for group in GROUPS.values() for name, line in group.items()}
+"""All commands. This package has a module of each name, with - as _, and in it the command."""
 
 
 class LazyGroup(click.Group):
@@ -52,6 +66,7 @@ class LazyGroup(click.Group):
         command = getattr(import_module(f"reconciler.cli.{name}"), name)
         assert isinstance(command, click.Command)
         command.epilog = exits_text(cmd_name)
+        add_help_all(command)
         return command
 
     def resolve_command(
@@ -74,16 +89,24 @@ class LazyGroup(click.Group):
         items = [CompletionItem(name, help=COMMANDS[name]) for name in names]
         return items + click.Command.shell_complete(self, ctx, incomplete)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the table of commands, without importing them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, COMMANDS[name]) for name in self.list_commands(ctx)])
+    def format_commands(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a table of commands for each group, without importing them."""
+        width = max(map(len, COMMANDS))
+        for title, group in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), line) for name, line in group.items()])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="dra-reconciler", prog_name="dra-reconciler")
 def main() -> None:
-    """Allocate devices on Kubernetes, for a cluster or for manifest files."""
+    """Allocate devices on Kubernetes, for a cluster or for manifest files.
+
+    \b
+    Examples:
+      dra-reconciler demo
+      dra-reconciler explain -A
+    """
 
 
 @main.result_callback()

@@ -79,6 +79,11 @@ def allocate(
     Pods that request devices of Koordinator's Device objects are also served: the table shows their shares,
     and wide the annotation that records them; yaml and json contain the pods. Pods with this annotation keep
     their devices.
+
+    \b
+    Examples:
+      dra-reconciler allocate -f manifests/
+      dra-reconciler allocate -f manifests/ -o yaml
     """
     if not files:
         raise click.UsageError("No input: name manifests with -f FILE, -f DIR or -f -.")

@@ -81,6 +81,11 @@ def apiserver(
 
     Objects are lost at the end. -f loads objects at the start. Without --token-file, clients are not
     authenticated.
+
+    \b
+    Examples:
+      dra-reconciler apiserver --with-controllers -f claims/
+      dra-reconciler apiserver --port 8001 -f manifests/
     """
     if rbac is not None and token_file is None:
         raise click.UsageError(

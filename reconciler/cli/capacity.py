@@ -217,6 +217,11 @@ def capacity(
     and of a mix. The cheapest comes first, with a lower bound: no nodes of these shapes cost less. For what
     still fits on the fleet as it is, see top. With --contexts, each cluster is asked for the whole demand.
     Details: docs/fleet-size.md.
+
+    \b
+    Examples:
+      dra-reconciler capacity --pending
+      dra-reconciler capacity --demand docs/examples/demand.yaml -f manifests/
     """
     if bool(demands) == pending:
         raise click.UsageError("Name a demand: either --demand FILE, or --pending.")

@@ -19,6 +19,7 @@ def completion(shell: str) -> None:
     """Print the script with which a shell completes commands, options, their values and files.
 
     \b
+    Examples:
       source <(dra-reconciler completion bash)  # this bash
       cd ~/.local/share/bash-completion/completions
       dra-reconciler completion bash > dra-reconciler

@@ -70,6 +70,11 @@ def convert(
     dra-reconciler.io/device-extensions; invalid names are replaced, always in the same way. What an older
     release cannot express is reported and left out. Other kinds are left out, unless --keep-other-kinds is
     set.
+
+    \b
+    Examples:
+      dra-reconciler convert -f old/
+      dra-reconciler convert -f old/ --to 1.34 -o json
     """
     with track_progress(quiet=output == "json") as progress:
         bundle = read_manifests(files, progress)

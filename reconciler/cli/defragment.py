@@ -58,6 +58,11 @@ def defragment(
     Only pods that a controller replaces are moved, one after another, each to devices that are free at that
     moment. The fewest moves for the gain are preferred; the answer says how far a better plan could go. See
     docs/defragment.md.
+
+    \b
+    Examples:
+      dra-reconciler defragment
+      dra-reconciler defragment --gain node=1 -f docs/examples/fragmented.yaml
     """
     if gain is not None and target is not None:
         raise click.UsageError("Set --gain or --target, not both.")

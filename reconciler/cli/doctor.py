@@ -68,7 +68,13 @@ def doctor(
     strict: bool,
     rules: Semantics,
 ) -> None:
-    """Find problems in ResourceSlices, DeviceClasses and ResourceClaims, with a remedy for each."""
+    """Find problems in ResourceSlices, DeviceClasses and ResourceClaims, with a remedy for each.
+
+    \b
+    Examples:
+      dra-reconciler doctor -f manifests/
+      dra-reconciler doctor --strict
+    """
     check_contexts(connection, contexts, files, output)
     if contexts:
         _examine_contexts(connection, contexts, output, strict=strict, rules=rules)

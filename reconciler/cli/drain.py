@@ -49,6 +49,11 @@ def drain(
     Names nodes, or devices by pool, driver version or taint. Pods leave one after another, gangs as a whole
     or down to their minimum, and each is placed before the next one leaves. Writes nothing; see
     docs/make-room.md.
+
+    \b
+    Examples:
+      dra-reconciler drain node-17
+      dra-reconciler drain h100-0 -f manifests/
     """
     if sum(map(bool, (nodes, pool, driver_version, taint))) != 1:
         raise click.UsageError("Name nodes, or one of --pool, --driver-version and --taint.")

@@ -92,6 +92,11 @@ def explain(
     Reads a cluster as it is now, or manifests with -f. In manifests, claims and pods that come first are
     allocated first, as `allocate` does. All claims of a pod are explained together, for one node. With --pod,
     also explains pods that request Koordinator's devices.
+
+    \b
+    Examples:
+      dra-reconciler explain -A
+      dra-reconciler explain inference/vision -f manifests/
     """
     check_contexts(connection, contexts, files, output)
     options = {"koordinator_semantics": koordinator_semantics}

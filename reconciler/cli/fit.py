@@ -42,6 +42,11 @@ def fit(files: tuple[str, ...], connection: Connection, output: str, rules: Sema
     The first -f holds a FitRequest and the ResourceClaimTemplates that its pods name: sets of equal pods with
     counts, and what to leave out. It is answered for the named cluster, or for the fleet of all -f files.
     Pods that wait are not placed first. See docs/how-many-fit.md.
+
+    \b
+    Examples:
+      dra-reconciler fit -f docs/examples/fit-request.yaml --cluster
+      dra-reconciler fit -f docs/examples/fit-request.yaml -f manifests/
     """
     if connection.named and len(files) > 1:
         raise click.UsageError("With a cluster, name one -f, which holds the FitRequest.")

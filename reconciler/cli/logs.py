@@ -84,9 +84,10 @@ def logs(
     slowest decisions, conflicts and retries, warnings. With one of them, prints the matching lines.
 
     \b
+    Examples:
       kubectl logs -n dra-reconciler deploy/dra-reconciler > run.log
       dra-reconciler logs run.log
-      dra-reconciler logs run.log --claim training/c
+      dra-reconciler logs run.log --claim inference/vision
     """
     reader, seen = Reader(), _Seen()
     texts = _follow(file) if follow else _texts(file)

@@ -59,6 +59,11 @@ def make_room(
     Only pods of lower priority leave, whole gangs or down to their minimum. The cheapest set violates the
     fewest budgets, then spares high priorities, then is the smallest; see docs/make-room.md. Also says where
     those that leave could go. Other pending claims do not come first.
+
+    \b
+    Examples:
+      dra-reconciler make-room inference/vision
+      dra-reconciler make-room --pod training/trainer -f manifests/
     """
     if of_pod and of_gang:
         raise click.UsageError("The name is that of a pod or of a gang, not both.")

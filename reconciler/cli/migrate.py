@@ -66,11 +66,12 @@ def migrate(
 
     Rewrites Pods, PodTemplates, ReplicationControllers, Deployments, ReplicaSets, StatefulSets, DaemonSets,
     Jobs, CronJobs and JobSets. Other objects stay as they are. Writes nothing but its output, by default the
-    differences:
+    differences.
 
     \b
+    Examples:
       dra-reconciler migrate -f manifests/
-      dra-reconciler migrate -f manifests/ -o yaml | kubectl apply -f -
+      dra-reconciler migrate -f manifests/ -o yaml > migrated.yaml
     """
     if not files and counts is None:
         raise click.UsageError("No input: name manifests with -f FILE, -f DIR or -f -.")

@@ -53,6 +53,11 @@ def modes(files: tuple[str, ...], connection: Connection, output: str, rules: Se
     A physical device is a counter set. Devices that exclude each other without a common counter set have
     lines of their own. Allocations are read from the ResourceClaims. Also shows how the compatibility groups
     of each driver are compared, and why, and which of Koordinator's devices pods hold for exclusive use.
+
+    \b
+    Examples:
+      dra-reconciler modes
+      dra-reconciler modes -f manifests/ -o wide
     """
     if files:
         bundle = read_files(files)

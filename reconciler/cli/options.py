@@ -24,6 +24,7 @@ from reconciler.api.objects.semantics import (
     with_group_modes,
 )
 from reconciler.cli.cluster import HELD_ROOM, Connection
+from reconciler.cli.help import advanced_option
 from reconciler.errors import Rejected
 
 F = Callable[..., Any]
@@ -128,7 +129,7 @@ def connection_options(**default: Any) -> Decorator:
             "--context", metavar="NAME", help="Context of the kubeconfig.  [default: its current one]"
         ),
         click.option("--server", metavar="URL", help="An API server that needs no credentials."),
-        click.option(
+        advanced_option(
             "--insecure-skip-tls-verify",
             is_flag=True,
             help="Accept any certificate.",
@@ -208,7 +209,7 @@ def held_room_option(func: F) -> F:
     def command(*, connection: Connection, held_room: tuple[str, ...], **rest: Any) -> Any:
         return func(connection=connection._replace(held_room=tuple(filter(None, held_room))), **rest)
 
-    return click.option(
+    return advanced_option(
         "--held-room",
         multiple=True,
         metavar="NAMESPACE/NAME",
@@ -253,7 +254,7 @@ def release_and_rules_options(func: F) -> F:
 
 def release_option(name: str, **default: Any) -> Decorator:
     """`--semantics`."""
-    return click.option(
+    return advanced_option(
         "--semantics",
         name,
         type=click.Choice(["1.37", "1.36"]),
@@ -264,7 +265,7 @@ def release_option(name: str, **default: Any) -> Decorator:
 
 def koordinator_semantics_option(**default: Any) -> Decorator:
     """`--koordinator-semantics`."""
-    return click.option(
+    return advanced_option(
         "--koordinator-semantics",
         type=click.Choice(["proposal", "upstream"]),
         help="Follow Koordinator's proposals or its release.  [default: proposal]",
@@ -272,7 +273,7 @@ def koordinator_semantics_option(**default: Any) -> Decorator:
     )
 
 
-group_mode_option = click.option(
+group_mode_option = advanced_option(
     "--group-mode",
     "group_modes",
     multiple=True,
@@ -284,7 +285,7 @@ group_mode_option = click.option(
 """`--group-mode`, once per driver."""
 
 
-exclusion_scope_option = click.option(
+exclusion_scope_option = advanced_option(
     "--exclusion-scope",
     "exclusion_scopes",
     multiple=True,
@@ -299,7 +300,7 @@ exclusion_scope_option = click.option(
 
 def steps_option(default: int) -> Decorator:
     """`--steps`, for commands that decide once."""
-    return click.option(
+    return advanced_option(
         "--steps",
         type=click.IntRange(min=1),
         default=default,
@@ -350,7 +351,7 @@ def output_option(*formats: str, explained: str | None = None) -> Decorator:
     )
 
 
-_gates_option = click.option(
+_gates_option = advanced_option(
     "--feature-gates",
     "gates",
     default="",
@@ -380,7 +381,7 @@ pass_clock = click.make_pass_decorator(Clock, ensure=True)
 """Passes the clock to a command, as its first argument"""
 
 
-policy_option = click.option(
+policy_option = advanced_option(
     "--policy",
     "policy",
     multiple=True,
@@ -392,7 +393,7 @@ policy_option = click.option(
 """`--policy`, once for all claims and once for each driver and class with its own."""
 
 
-preferences_option = click.option(
+preferences_option = advanced_option(
     "--preferences",
     type=click.Choice(WEIGHINGS),
     help="When preferences of pods count: before the policy, between nodes that it finds equal, or not. "
@@ -401,7 +402,7 @@ preferences_option = click.option(
 """`--preferences`."""
 
 
-policy_seed_option = click.option(
+policy_seed_option = advanced_option(
     "--policy-seed",
     type=click.IntRange(min=0),
     help="Start of the random numbers of expected-fill.  [default: 0]",
@@ -409,7 +410,7 @@ policy_seed_option = click.option(
 """`--policy-seed`."""
 
 
-demand_option = click.option(
+demand_option = advanced_option(
     "--demand",
     type=click.Path(exists=True, dir_okay=False, readable=True, path_type=Path),
     metavar="FILE",

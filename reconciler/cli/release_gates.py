@@ -54,6 +54,11 @@ def release_gates(
 
     Stop or pause the reconciler first. kube-scheduler then schedules the pods, and allocates those of their
     claims that have no devices yet. Other gates stay. A removed gate cannot come back. See docs/uninstall.md.
+
+    \b
+    Examples:
+      dra-reconciler release-gates -A --dry-run
+      dra-reconciler release-gates -n training
     """
     if namespace is not None and everywhere:
         raise click.UsageError("Name a namespace with -n, or all with -A, not both.")

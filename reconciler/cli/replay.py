@@ -52,6 +52,11 @@ def replay(
 
     `run --journal DIR` writes a journal. Share ids are random, so they are not compared. With --policy, each
     decision is made from the recorded state, as if the policy had decided it alone.
+
+    \b
+    Examples:
+      dra-reconciler replay journal/
+      dra-reconciler replay journal/ --explain --until DECISION
     """
     names = parse_policies(policy) if policy else None
     wanted = None if demand is None else demand_in(demand)

@@ -16,6 +16,7 @@ from reconciler import app
 from reconciler.aio.tasks import Stopped, unless
 from reconciler.cli.convert import read_for_server
 from reconciler.cli.exits import Exit, NoAnswer, errors_as, exit_on_errors
+from reconciler.cli.help import advanced_option
 from reconciler.cli.options import (
     F,
     connection_options,
@@ -45,7 +46,8 @@ def settings_options(func: F) -> F:
     for name, field in reversed(Settings.model_fields.items()):
         flag = next((one for one in field.metadata if isinstance(one, Flag)), None)
         if flag is not None:
-            func = click.option(flag_of(name), name, **_option_of(field, flag))(func)
+            option = advanced_option if flag.advanced else click.option
+            func = option(flag_of(name), name, **_option_of(field, flag))(func)
     return func
 
 
@@ -85,12 +87,14 @@ def run(config: Path | None, files: tuple[str, ...], **flags: Any) -> None:
     scheduling gate dra-reconciler.io/allocation. On a live cluster, name with --own-driver or
     --own-class the devices that no other allocator allocates; only these are ever allocated.
 
-    With --koordinator, gated pods that request Koordinator's devices get them from its Device
-    objects, recorded in their annotation scheduling.koordinator.sh/device-allocated.
-
     Every setting can also come from the environment, as DRA_RECONCILER_OWN_DRIVERS=a,b, or from
     --config. Flags override the environment; the environment overrides the file. -f loads
     manifests into the embedded server.
+
+    \b
+    Examples:
+      dra-reconciler run --own-driver gpu.example.com
+      dra-reconciler run --embedded -f manifests/
     """
     with exit_on_errors(Exit.USAGE):
         settings = load({name: value for name, value in flags.items() if value not in (None, ())}, config)

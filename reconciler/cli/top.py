@@ -132,6 +132,11 @@ def top(
 
     On a terminal, shows a cluster until q is pressed: arrow and page keys scroll, s changes the order.
     Several --contexts are printed once, in one table.
+
+    \b
+    Examples:
+      dra-reconciler top
+      dra-reconciler top --by node -f manifests/
     """
     check_contexts(connection, contexts, files, output)
     if gangs and (koordinator or by or drivers or nodes or sort != "name"):

@@ -114,6 +114,11 @@ def whatif(
 
     Without --count, places copies until one does not fit, at most 1,000. With --drain, first moves the
     claims with devices on that node elsewhere, if possible. See docs/what-if.md.
+
+    \b
+    Examples:
+      dra-reconciler whatif -f claim.yaml --cluster
+      dra-reconciler whatif --drain node-17
     """
     if not files and not drained:
         raise click.UsageError("Nothing to analyze: name manifests with -f, or a node with --drain.")

@@ -125,6 +125,11 @@ def demo() -> None:
 
     Needs no cluster. Shows each allocation as it happens, and the reason for each pending claim.
     The objects are in the package's directory cli/demo/manifests.
+
+    \b
+    Examples:
+      dra-reconciler demo
+      dra-reconciler run --embedded -f manifests/  # your own objects
     """
     configure("warning", "short")
     console = Console(sys.stdout)

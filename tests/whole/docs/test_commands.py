@@ -1,4 +1,4 @@
-"""Every command of every page is typed here, or is on the list of those that are not, with a reason."""
+"""Every command of every page and help is typed here, or is on the list of those that are not, with why."""
 
 import io
 import os
@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import redirect_stderr, redirect_stdout
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,12 +70,19 @@ def _typed(body: str, page: str) -> Iterator[Command]:
             yield Command(_COMMENT.sub("", found["text"]).strip(), page)
 
 
+def examples(name: str) -> list[Command]:
+    """The examples in the help of a command."""
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    listed = (command.help or "").partition("Examples:\n")[2].partition("\n\n")[0]
+    return list(_typed(listed, f"{name} --help"))
+
+
 def everything() -> list[Command]:
     """Each command once, with the first page that has it."""
     found: dict[str, Command] = {}
-    for page in PAGES:
-        for one in commands(page):
-            found.setdefault(one.text, one)
+    for one in (*chain.from_iterable(map(commands, PAGES)), *chain.from_iterable(map(examples, COMMANDS))):
+        found.setdefault(one.text, one)
     return list(found.values())
 
 
@@ -107,7 +115,6 @@ NOT_RUN: Mapping[str, str] = {
     "source .venv/bin/activate": "changes the shell; the other commands run from that folder",
     "python -m tests.conformance": "CI runs it if the recorded answers are available",
     "python -m tests.tools.written_state": "changes this checkout; tests/whole/ha reads what it made",
-    "python -m reconciler.": "another test compares the page with the output",
     "python -m docs.": "another test compares the pictures and pages",
     "python -m perf placement": "learns for hours; tests/whole/perf runs a small one",
     "python -m perf run": "is a long measurement; tests/whole/perf runs a small one",
@@ -121,6 +128,8 @@ NOT_RUN: Mapping[str, str] = {
     "kubectl label namespace NAME dra-reconciler.io/gate-pods-": "the label is on no namespace of the tests",
     "dra-reconciler release-gates -A": "would ungate pods of other pages; another test removes gates",
     "kubectl apply -k deploy/": "tests/whole/deploy checks these manifests",
+    "dra-reconciler release-gates -n training": "would ungate pods of other pages",
+    "dra-reconciler completion zsh": "writes where zsh looks for it",
     "dra-reconciler run --leader-elect": "waits for a Lease; tests/whole/ha runs replicas",
 }
 """Start of a command -> why no test runs it"""
@@ -191,6 +200,11 @@ def test_there_is_something_of_each_kind_and_no_reason_is_left_over():
     }
     for start in NOT_RUN:
         assert any(one.text.startswith(start) for one in ALL), start
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_help_has_two_examples(name: str):
+    assert len(examples(name)) >= 2
 
 
 @pytest.mark.parametrize("one", [one for one in ALL if "dra-reconciler" in one.text], ids=str)
@@ -343,9 +357,10 @@ def test_what_runs_until_it_is_told_to_end(workspace: Path):
         assert '"event":"reconciling"' in run_until(one.text, '"event":"reconciling"'), one
 
 
+@pytest.mark.usefixtures("workspace")
 def test_a_server_serves_what_it_loads() -> None:
     for one in those("server"):
-        options = one.text.replace(str(MANIFESTS.relative_to(ROOT)), str(MANIFESTS)).split()[2:]
+        options = typed(one.text).split()[2:]
         with serving(*options) as (_, url, lines):
             assert lines[0].startswith("loaded: "), one
             assert url.startswith("http://127.0.0.1:"), one

@@ -1,0 +1,42 @@
+"""What `--help` shows: options that few need only with `--help-all`."""
+
+from functools import partial
+
+import click
+
+
+class AdvancedOption(click.Option):
+    """An option that stands only in the help of `--help-all`. Completion offers it all the same."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """The two columns of the help, None unless all options are shown."""
+        return super().get_help_record(ctx) if ctx.meta.get(_ALL) else None
+
+
+advanced_option = partial(click.option, cls=AdvancedOption)
+"""As `click.option`, for an option that few need"""
+
+_ALL = "reconciler.help_all"
+
+
+def _show_all(ctx: click.Context, _option: click.Parameter, asked: bool) -> None:
+    if asked and not ctx.resilient_parsing:
+        ctx.meta[_ALL] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
+_HELP_ALL = click.Option(
+    ["--help-all"],
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_all,
+    help="Show this message with all options.",
+)
+
+
+def add_help_all(command: click.Command) -> None:
+    """Give a command with advanced options the option that shows them."""
+    if _HELP_ALL not in command.params and any(isinstance(one, AdvancedOption) for one in command.params):
+        command.params.append(_HELP_ALL)
