@@ -70,7 +70,7 @@ Gauges of the cluster, marked with *, are served by the leader alone: `sum` over
 counts nothing twice. Other gauges are about one process: use `max`, or select the leader with
 `and on (namespace, pod) dra_reconciler_leader == 1`. Exemplars of histograms hold the `decision_id`. At most
 {MAX_DRIVERS} drivers have series (those with most devices, the others are `{OTHER}`), with {MAX_COUNTERS}
-counters and {MAX_PROFILES} profiles each.
+counters and {MAX_PROFILES} profiles each. Labels are in parentheses.
 
 """
 _TYPES: Mapping[object, str] = {bool: "", int: "integer", float: "number", str: "text"}
@@ -169,14 +169,16 @@ def metrics_page() -> str:
 
 
 def _metric(spec: MetricSpec) -> str:
-    labels = []
+    told = []
     values = [counted.labels for kind in DECISIONS for counted in kind.METRICS if counted.metric is spec]
     for place, (name, meaning) in enumerate(spec.labels):
         declared = [f"`{row[place]}`" for row in values if row]
-        told = [meaning] if all(one in meaning for one in declared) else [meaning, ", ".join(declared)]
-        labels.append(f"\n  - `{name}`: {': '.join(filter(None, told))}")
+        parts = [meaning] if all(one in meaning for one in declared) else [meaning, ", ".join(declared)]
+        if parts != [name]:
+            told.append(f" `{name}`: {': '.join(filter(None, parts))}.")
     kind = f"{spec.kind}{'*' if spec.by_leader else ''}"
-    return f"- `{spec.full_name}` ({kind}): {spec.help}{''.join(labels)}\n"
+    labels = f"; {', '.join(f'`{name}`' for name in spec.label_names)}" if spec.labels else ""
+    return f"- `{spec.full_name}` ({kind}{labels}): {spec.help}{''.join(told)}\n"
 
 
 PAGES: Mapping[str, Callable[[], str]] = {

@@ -15,7 +15,7 @@ MAX_COUNTERS = 64
 """Counters of one driver that have series: the first ones by name. Other counters have none."""
 OTHER = "_other"
 
-_KIND = ("kind", "watched Kubernetes kind")
+_KIND = ("kind", "kind")
 
 
 def metrics_of(kinds: Iterable[type[Decision]]) -> tuple[MetricSpec, ...]:
@@ -27,20 +27,20 @@ DECISION = MetricSpec(
     "decision_duration_seconds",
     "histogram",
     "Time of a decision, without its write.",
-    (("result", "granted, refused, or gave_up if the search reached its step limit"),),
+    (("result", "granted, refused or gave_up"),),
     FINE,
 )
 REFUSALS = MetricSpec(
     "refusals_total",
     "counter",
     "Decisions that claims cannot be allocated now.",
-    (("reason", "reason of the refusal, as in logs"),),
+    (("reason", "as in docs/reasons.md"),),
 )
 PENDING = MetricSpec(
     "pending_claims",
     "gauge",
     "Pending claims by reason.",
-    (("reason", "reason of the refusal, as in logs"),),
+    (("reason", "as in docs/reasons.md"),),
     by_leader=True,
 )
 HELD_ROOM = MetricSpec(
@@ -82,13 +82,13 @@ POLICY_CHOICES = MetricSpec(
     "policy_comparisons_total",
     "counter",
     "Sampled decisions that were repeated with every placement policy.",
-    (("policy", "name of the policy"), ("choice", "same, other devices (on the same node) or other node")),
+    (("policy", "policy"), ("choice", "same, other devices (on the same node) or other node")),
 )
 POLICY_PLACES_LOST = MetricSpec(
     "policy_places_lost_total",
     "counter",
     "Places for claims of the demand, as a weighted mean, that a policy would have cost.",
-    (("policy", "name of the policy"),),
+    (("policy", "policy"),),
 )
 DEMAND_SHAPES = MetricSpec("demand_shapes", "gauge", "Shapes of claims for which policies keep room.")
 TURNS = MetricSpec("turns_total", "counter", "Completed reconciles of claims and pods, successful or not.")
@@ -189,10 +189,10 @@ COUNTER_CAPACITY = MetricSpec(
     "gauge",
     "Total of a counter of a driver, in its unit.",
     (
-        ("driver", "driver, or Koordinator's type"),
+        ("driver", "driver"),
         (
             "counter",
-            "counter; for Koordinator's devices the resource, or virtual-functions",
+            "counter",
         ),
     ),
     by_leader=True,
