@@ -320,9 +320,18 @@ class ApiServer:
         """Replace an object by the result of `change`, directly. Raises a Refusal."""
         return self._writer.update(Target(kind, kind.stored, namespace, name, subresource), change).object
 
-    def delete(self, kind: ServedKind, namespace: str, name: str) -> None:
-        """Delete an object directly. Raises a Refusal."""
-        self._writer.delete(Target(kind, kind.stored, namespace, name), {})
+    def delete(self, kind: ServedKind, namespace: str, name: str, **options: Any) -> None:
+        """Delete an object directly, with DeleteOptions. Raises a Refusal."""
+        self._writer.delete(Target(kind, kind.stored, namespace, name), options)
+
+    def kind_of(self, api_version: str, kind: str) -> ServedKind | None:
+        """The kind of a reference, if it is served."""
+        found = self._routes.kind_of(api_version, kind)
+        return found[0] if found is not None else None
+
+    def have_kubelets(self, *, there: bool) -> None:
+        """Whether controllers end the pods that are deleted."""
+        self._writer.has_kubelets = there
 
     def bind(self, namespace: str, name: str, node: str) -> None:
         """Bind a pod to a node, as a scheduler does. Raises a Refusal."""

@@ -11,6 +11,7 @@ from typing import Protocol
 from reconciler.api.validation.kinds import ServedKind
 from reconciler.embedded.api import ApiServer
 from reconciler.embedded.claim_controllers import ClaimController, PodGroupController, TemplateController
+from reconciler.embedded.garbage import collectors
 from reconciler.embedded.pod_controllers import NodeController, PodController
 from reconciler.embedded.store import Change, Compacted
 
@@ -87,8 +88,11 @@ async def run_controllers(api: ApiServer) -> AsyncIterator[None]:
             pods,
             ClaimController(api),
             NodeController(api),
+            *collectors(api),
         ]
+        api.have_kubelets(there=True)
         async with _running(api, controllers):
             yield
     finally:
+        api.have_kubelets(there=False)
         pods.stop()

@@ -80,9 +80,16 @@ class PodController:
         """Move a pod to its next phase."""
         record = self._api.store[POD].get(key)
         (self._choosy.add if record is not None and keeps_apart(record.object) else self._choosy.discard)(key)
-        if record is None or is_deleting(record.object) or is_finished(record.object):
+        if record is None:
             return
         pod = record.object
+        if is_deleting(pod):
+            if pod["metadata"].get("deletionGracePeriodSeconds"):
+                namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+                self._api.delete(POD, namespace, name, gracePeriodSeconds=0)
+            return
+        if is_finished(pod):
+            return
         if status(pod).get("phase") == "Running":
             self._end_later(pod)
         elif not pod["spec"].get("schedulingGates"):

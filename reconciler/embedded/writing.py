@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
@@ -19,7 +19,7 @@ from reconciler.api.validation.bodies import (
 )
 from reconciler.api.validation.fields import Cause, Field, timestamp
 from reconciler.api.validation.kinds import Object, Review
-from reconciler.api.validation.served_kinds import BUDGET, NAMESPACE, NODE
+from reconciler.api.validation.served_kinds import BUDGET, NAMESPACE, NODE, POD
 from reconciler.cel.derived import REFUSES
 from reconciler.embedded.reading import get_object
 from reconciler.embedded.routing import Target
@@ -74,6 +74,8 @@ class Writer:
         self._random = random
         self.admit: Admission = _admit
         """Sees what is written after its defaults are set and before it is validated, and what is deleted"""
+        self.has_kubelets = False
+        """Whether controllers end pods that are deleted: without them, pods go at once"""
 
     def create(self, target: Target, body: Any, *, dry_run: bool = False) -> Record:
         """Create an object with its own name, the target's name, or a generated name."""
@@ -141,18 +143,30 @@ class Writer:
             return record
         if target.kind is NAMESPACE:
             return self._delete_namespace(record)
-        if not metadata.get("finalizers"):
+        finalizers = _with_policy(metadata.get("finalizers", []), options.get("propagationPolicy"))
+        grace = self._grace(target, record.object, options)
+        if not finalizers and not grace:
             return self._remove(record)
-        if "deletionTimestamp" in metadata:
+        if "deletionTimestamp" in metadata and (not grace or "deletionGracePeriodSeconds" in metadata):
             return record
         marked = {
             **writes.without_version(metadata),
-            "deletionTimestamp": timestamp(self.now()),
-            "deletionGracePeriodSeconds": 0,
+            "deletionTimestamp": timestamp(self.now() + timedelta(seconds=grace)),
+            "deletionGracePeriodSeconds": grace,
         }
+        if finalizers:
+            marked["finalizers"] = finalizers
         if target.kind.counts_generations:
             marked["generation"] = metadata.get("generation", 0) + 1
         return self._store.put(target.kind, record.key, {**record.object, "metadata": marked})
+
+    def _grace(self, target: Target, obj: Object, options: Mapping[str, Any]) -> int:
+        """The seconds that a pod has to end, if there is somebody to end it."""
+        is_running = target.kind is POD and obj["spec"].get("nodeName") and not _has_ended(obj)
+        if not self.has_kubelets or not is_running:
+            return 0
+        asked = options.get("gracePeriodSeconds")
+        return int(obj["spec"].get("terminationGracePeriodSeconds", 30) if asked is None else asked)
 
     def _delete_namespace(self, record: Record) -> Record:
         """Mark a namespace as terminating, delete its contents, and remove it once it is empty."""
@@ -219,6 +233,22 @@ class Writer:
             if wanted and wanted != current[key]:
                 why = f"the precondition names {key} {wanted}, the object has {current[key]}"
                 raise conflict(target.kind.plural, target.served.group, target.name, why)
+
+
+FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
+"""Finalizers of the garbage collector"""
+_OF_POLICY = {"Foreground": [FOREGROUND], "Orphan": [ORPHAN], "Background": []}
+
+
+def _with_policy(finalizers: list[str], policy: str | None) -> list[str]:
+    """The finalizers of an object that is deleted with a policy for its dependents."""
+    if policy is None:
+        return finalizers
+    return [one for one in finalizers if one not in (FOREGROUND, ORPHAN)] + _OF_POLICY[policy]
+
+
+def _has_ended(pod: Object) -> bool:
+    return pod.get("status", {}).get("phase") in ("Succeeded", "Failed")
 
 
 _ENDED = ("Succeeded", "Failed", "Pending")

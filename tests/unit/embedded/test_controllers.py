@@ -143,7 +143,7 @@ async def test_the_last_reservation_removes_allocation_and_finalizer(api):
 async def test_a_replaced_pod_does_not_keep_its_predecessors_reservation(api):
     await running_pod(api)
     old = ok(api, "GET", f"{PODS}/p")["metadata"]["uid"]
-    ok(api, "DELETE", f"{PODS}/p")
+    ok(api, "DELETE", f"{PODS}/p", {"gracePeriodSeconds": 0})
     ok(
         api,
         "POST",

@@ -155,4 +155,4 @@ async def test_tables_watches_and_descriptions(newest):
     assert "one device of pool p" in described
     assert "Name:         c" in described
     version = json.loads(await run("version", "-o", "json"))["serverVersion"]
-    assert (version["major"], version["minor"]) == ("1", "36")
+    assert (version["major"], version["minor"]) == ("1", "37")

@@ -1,0 +1,142 @@
+"""The garbage collector: what objects own goes with them, goes before them, or is left without an owner."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from reconciler.api.validation.bodies import Refusal
+from reconciler.api.validation.kinds import Object, ServedKind
+from reconciler.embedded.api import ApiServer
+from reconciler.embedded.store import Change, Record
+from reconciler.embedded.writing import FOREGROUND, ORPHAN
+
+Dependents = defaultdict[str, dict[tuple[ServedKind, str], None]]
+"""uid -> kind and key of what has it as an owner; some may have changed since"""
+
+
+def collectors(api: ApiServer) -> Iterator["GarbageCollector"]:
+    """One for each kind; they share what they know."""
+    dependents: Dependents = defaultdict(dict)
+    return (GarbageCollector(api, kind_store.kind, dependents) for kind_store in api.store)
+
+
+class GarbageCollector:
+    """Collects the dependents of objects of one kind, and its objects that have lost their owners."""
+
+    def __init__(self, api: ApiServer, kind: ServedKind, dependents: Dependents) -> None:
+        self._api = api
+        self._dependents = dependents
+        self.subject = kind
+        self.sources: Sequence[ServedKind] = (kind,)
+
+    def keys(self, change: Change) -> Iterable[str]:
+        """The object itself. What depends on a deleted one is collected at once."""
+        if not change.deleted:
+            return [change.record.key]
+        for kind, key in self._dependents.pop(change.record.object["metadata"]["uid"], ()):
+            self._collect(kind, key)
+        for owner in self._owners(change.record.object):
+            if owner is not None:
+                self._finish(owner)
+        return ()
+
+    def reconcile(self, key: str) -> None:
+        """Note whose dependent an object is, and do what its deletion waits for."""
+        record = self._api.store[self.subject].get(key)
+        if record is None:
+            return
+        for reference in _references(record.object):
+            self._dependents[reference["uid"]][self.subject, key] = None
+        if _references(record.object):
+            self._collect(self.subject, key)
+        if "deletionTimestamp" in record.object["metadata"]:
+            self._finish(record)
+
+    def _owners(self, obj: Object) -> Iterator[Record | None]:
+        """The owner of each reference; None if it is gone. Owners of kinds that are not served count as gone
+        for nobody: they are left out.
+        """
+        namespace = obj["metadata"].get("namespace", "")
+        for reference in _references(obj):
+            kind = self._api.kind_of(reference["apiVersion"], reference["kind"])
+            if kind is not None:
+                key = f"{namespace}/{reference['name']}" if kind.namespaced else reference["name"]
+                record = self._api.store[kind].get(key)
+                is_same = record is not None and record.object["metadata"]["uid"] == reference["uid"]
+                yield record if is_same else None
+
+    def _collect(self, kind: ServedKind, key: str) -> None:
+        """Delete an object whose owners are all gone; else drop its references to those that are."""
+        record = self._api.store[kind].get(key)
+        if record is None or "deletionTimestamp" in record.object["metadata"]:
+            return
+        references, owners = _references(record.object), list(self._owners(record.object))
+        if len(owners) < len(references) or None not in owners:
+            return  # an owner of a kind that is not served may be there
+        gone = [one["uid"] for one, owner in zip(references, owners, strict=True) if owner is None]
+        if len(gone) == len(references):
+            self._delete(record, "Background")
+        else:
+            self._disown(record, gone)
+
+    def _finish(self, owner: Record) -> None:
+        """Do what keeps a deleted object: the deletion of its dependents, or their release."""
+        metadata = owner.object["metadata"]
+        finalizers = metadata.get("finalizers", ())
+        if "deletionTimestamp" not in metadata or not {FOREGROUND, ORPHAN} & set(finalizers):
+            return
+        uid = metadata["uid"]
+        # All objects: some dependents may be so new that nothing is noted of them yet.
+        everything = (one for kind_store in self._api.store for one in kind_store.scan(""))
+        dependents = [one for one in everything if _blocks(one.object, uid) is not None]
+        if ORPHAN in finalizers:
+            for one in dependents:
+                self._disown(one, [uid])
+        else:
+            for one in dependents:
+                if "deletionTimestamp" not in one.object["metadata"]:
+                    self._delete(one, "Foreground" if _blocks(one.object, uid) else "Background")
+            if any(
+                _blocks(left.object, uid)
+                for one in dependents
+                if (left := self._api.store[one.kind].get(one.key)) is not None
+            ):
+                return
+        kept = [one for one in finalizers if one not in (FOREGROUND, ORPHAN)]
+        self._update(owner, {"finalizers": kept})
+
+    def _disown(self, record: Record, uids: Iterable[str]) -> None:
+        kept = [one for one in _references(record.object) if one["uid"] not in uids]
+        self._update(record, {"ownerReferences": kept})
+
+    def _update(self, record: Record, metadata: Object) -> None:
+        namespace, name = _place(record)
+        try:
+            self._api.update(
+                record.kind,
+                namespace,
+                name,
+                lambda shown: {**shown, "metadata": {**shown["metadata"], **metadata}},
+            )
+        except Refusal:
+            return  # gone or changed since: that change comes by here too
+
+    def _delete(self, record: Record, policy: str) -> None:
+        try:
+            self._api.delete(record.kind, *_place(record), propagationPolicy=policy)
+        except Refusal:
+            return
+
+
+def _place(record: Record) -> tuple[str, str]:
+    metadata = record.object["metadata"]
+    return metadata.get("namespace", ""), metadata["name"]
+
+
+def _references(obj: Object) -> list[Object]:
+    found: list[Object] = obj["metadata"].get("ownerReferences", [])
+    return found
+
+
+def _blocks(obj: Object, uid: str) -> bool | None:
+    """Whether a dependent blocks the deletion of an owner in the foreground; None if it is none of its."""
+    return next((bool(one.get("blockOwnerDeletion")) for one in _references(obj) if one["uid"] == uid), None)

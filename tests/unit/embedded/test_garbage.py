@@ -1,0 +1,110 @@
+"""Deletion with dependents, of pods that need time to end, and of namespaces."""
+
+import pytest
+
+from reconciler.embedded import ApiServer, run_controllers
+from tests.tools.driving import MERGE, PODS, call, ok, pod, refused, take
+from tests.unit.embedded.test_controllers import node, settle
+
+MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+@pytest.fixture
+async def api():
+    server = ApiServer()
+    ok(server, "POST", "/api/v1/nodes", node())
+    async with run_controllers(server):
+        yield server
+
+
+def make(api, name, *owners, kind="ConfigMap", **reference):
+    """A config map with owners, given as objects."""
+    references = [
+        {"apiVersion": "v1", "kind": kind, "name": of["metadata"]["name"], "uid": of["metadata"]["uid"]}
+        | reference
+        for of in owners
+    ]
+    return ok(api, "POST", MAPS, {"metadata": {"name": name, "ownerReferences": references}})
+
+
+def names(api):
+    return {one["metadata"]["name"] for one in ok(api, "GET", MAPS)["items"]}
+
+
+@pytest.mark.parametrize("options", [None, {"propagationPolicy": "Background"}])
+async def test_dependents_go_after_their_last_owner(api, options):
+    first, second = make(api, "first"), make(api, "second")
+    make(api, "below", make(api, "one", first))
+    both = make(api, "both", first, second)
+    ok(api, "DELETE", f"{MAPS}/first", options)
+    await settle(api)
+    assert names(api) == {"second", "both"}
+    left = ok(api, "GET", f"{MAPS}/both")["metadata"]["ownerReferences"]
+    assert left == both["metadata"]["ownerReferences"][1:]
+    ok(api, "DELETE", f"{MAPS}/second", options)
+    await settle(api)
+    assert names(api) == set()
+
+
+async def test_in_the_foreground_an_owner_waits_for_dependents_that_block_it(api):
+    owner = make(api, "owner")
+    make(api, "blocks", owner, blockOwnerDeletion=True)
+    make(api, "slow", owner, blockOwnerDeletion=True)
+    make(api, "free", owner)
+    ok(api, "PATCH", f"{MAPS}/slow", {"metadata": {"finalizers": ["example.com/slow"]}}, media=MERGE)
+    ok(api, "PATCH", f"{MAPS}/free", {"metadata": {"finalizers": ["example.com/free"]}}, media=MERGE)
+    ok(api, "DELETE", f"{MAPS}/owner", {"propagationPolicy": "Foreground"})
+    await settle(api)
+    assert names(api) == {"owner", "slow", "free"}
+    assert ok(api, "GET", f"{MAPS}/owner")["metadata"]["finalizers"] == ["foregroundDeletion"]
+    ok(api, "PATCH", f"{MAPS}/slow", {"metadata": {"finalizers": None}}, media=MERGE)
+    await settle(api)
+    assert names(api) == {"free"}
+
+
+async def test_orphans_stay_without_owners(api):
+    make(api, "child", make(api, "owner"))
+    ok(api, "DELETE", f"{MAPS}/owner", {"propagationPolicy": "Orphan"})
+    await settle(api)
+    assert names(api) == {"child"}
+    assert "ownerReferences" not in ok(api, "GET", f"{MAPS}/child")["metadata"]
+
+
+async def test_an_object_whose_owner_was_never_there_goes_unless_the_owner_may_be_elsewhere(api):
+    stranger = {"metadata": {"name": "x", "uid": "u"}}
+    make(api, "goes", stranger)
+    make(api, "stays", stranger, kind="ReplicaSet", apiVersion="apps/v1")
+    await settle(api)
+    assert names(api) == {"stays"}
+
+
+async def test_a_running_pod_terminates_before_it_goes(api):
+    ok(api, "POST", PODS, pod())
+    await settle(api)
+    start = str(api.store.version)
+    answer = ok(api, "DELETE", f"{PODS}/p")["metadata"]
+    assert answer["deletionGracePeriodSeconds"] == 30
+    assert "deletionTimestamp" in ok(api, "GET", f"{PODS}/p")["metadata"]
+    await settle(api)
+    assert call(api, "GET", f"{PODS}/p")[0] == 404
+    assert await take(api, 2, PODS, resourceVersion=start) == [("MODIFIED", "p"), ("DELETED", "p")]
+
+
+async def test_a_pod_without_a_node_or_grace_goes_at_once(api):
+    ok(api, "POST", PODS, pod("gated", schedulingGates=[{"name": "a.b/c"}]))
+    ok(api, "DELETE", f"{PODS}/gated")
+    assert call(api, "GET", f"{PODS}/gated")[0] == 404
+    ok(api, "POST", PODS, pod())
+    await settle(api)
+    ok(api, "DELETE", f"{PODS}/p", {"gracePeriodSeconds": 0})
+    assert call(api, "GET", f"{PODS}/p")[0] == 404
+
+
+async def test_a_namespace_waits_for_its_pods_and_takes_nothing_new(api):
+    ok(api, "POST", PODS, pod())
+    await settle(api)
+    ok(api, "DELETE", "/api/v1/namespaces/default")
+    assert ok(api, "GET", "/api/v1/namespaces/default")["status"]["phase"] == "Terminating"
+    assert refused(api, "POST", MAPS, {"metadata": {"name": "m"}}) == (403, "Forbidden")
+    await settle(api)
+    assert call(api, "GET", "/api/v1/namespaces/default")[0] == 404
