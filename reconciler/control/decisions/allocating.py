@@ -200,9 +200,7 @@ class Compared(Decision):
     node: Node = ""
     devices: Devices = ()
     their_node: Annotated[str, Logged("node of the other scheduler, if only one")] = ""
-    their_devices: Annotated[
-        tuple[DeviceID, ...], Logged("the devices that the other scheduler allocated", list, texts)
-    ] = ()
+    their_devices: Annotated[tuple[DeviceID, ...], Logged("as the name says", list, texts)] = ()
     there: Annotated[
         Outcome | None,
         Logged(
@@ -296,9 +294,9 @@ class GroupModeChanged(Decision):
 
     LINES: ClassVar = (Line("group mode changed", Level.WARNING),)
 
-    driver: Annotated[str, Logged("name of the driver")]
-    before: Annotated[str, Logged("the group mode until now")]
-    after: Annotated[str, Logged("the group mode from now on")]
+    driver: Annotated[str, Logged("as the name says")]
+    before: Annotated[str, Logged("as the name says")]
+    after: Annotated[str, Logged("as the name says")]
     held: Annotated[int, Logged("devices of the driver that are held", int)]
 
 
@@ -337,7 +335,7 @@ class Uncharged(Decision):
 
     device: Device
     counter_set: CounterSet
-    counters: Annotated[tuple[str, ...], Logged("names of counters of the set", list, write=list)]
+    counters: Annotated[tuple[str, ...], Logged("as the name says", list, write=list)]
     claims: ClaimKeys
 
 

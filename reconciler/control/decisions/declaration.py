@@ -158,7 +158,7 @@ Device = Annotated[
 ]
 Devices = Annotated[tuple[DeviceID, ...], Logged("names of devices, as in `device`", list, texts)]
 Pool = Annotated[PoolID, Logged("DRIVER/POOL", write=str)]
-CounterSet = Annotated[str, Logged("name of a counter set in the pool")]
+CounterSet = Annotated[str, Logged("as the name says")]
 Node = Annotated[str, Logged("name of a node")]
 Nominee = Annotated[
     state.Nominee,
@@ -167,16 +167,16 @@ Nominee = Annotated[
         write=str,
     ),
 ]
-Uid = Annotated[str, Logged("uid of the pod")]
+Uid = Annotated[str, Logged("as the name says")]
 Goal = Annotated[str, Logged("as in the setting `rebalance_goals`")]
 CountedThing = Annotated[str, Logged("what is to fit, in the singular")]
 
-Message = Annotated[str, Logged("the reason in words")]
+Message = Annotated[str, Logged("as the name says")]
 Policy = Annotated[
     str | None,
     Logged("the policy that chose; absent for first fit", optional=True),
 ]
-Steps = Annotated[int, Logged("devices tried", int)]
+Steps = Annotated[int, Logged("as the name says", int)]
 NodeCount = Annotated[int, Logged("nodes that were considered", int)]
 Counts = Annotated[
     tuple[RequestCount, ...],

@@ -69,7 +69,7 @@ class GangPlaced(Decision):
     METRICS: ClassVar = (Counted(GANGS),)
 
     gang: Gang
-    size: Annotated[int, Logged("pods that must run together", int)]
+    size: Annotated[int, Logged("as the name says", int)]
     pods: PodKeys
     on: Annotated[tuple[str, ...], Logged("the node of each pod, in their order", list, write=list)]
     left_out: Annotated[
@@ -175,8 +175,8 @@ class MovesPlanned(Decision):
 
     goal: Goal
     counted: CountedThing
-    before: Annotated[int, Logged("how many fit now", int)]
-    after: Annotated[int, Logged("how many fit after the moves", int)]
+    before: Annotated[int, Logged("as the name says", int)]
+    after: Annotated[int, Logged("as the name says", int)]
     pods: PodKeys
     """In the order of the moves"""
     nodes: Annotated[tuple[str, ...], Logged("names of nodes", list, texts)]
@@ -307,7 +307,7 @@ class NodesRequested(Decision):
     request: Annotated[ObjectKey, Logged("NAMESPACE/NAME", write=str)]
     pod: PodKey
     """The first of the pods"""
-    count: Annotated[int, Logged("pods that need new nodes", int)]
+    count: Annotated[int, Logged("as the name says", int)]
     shapes: Annotated[tuple[str, ...], Logged("nodes of which an empty one would serve them", list, texts)]
 
 
