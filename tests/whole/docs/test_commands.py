@@ -36,7 +36,7 @@ PAGES = sorted(
 )
 _TOOLS = r"(?:dra-reconciler|kubectl|make|python -m|source) [\w\[<./-]"
 _BLOCK = re.compile(r"^[ ]*```(?P<kind>\w*)\n(?P<body>.*?)^[ ]*```", re.MULTILINE | re.DOTALL)
-_TYPED = re.compile(rf"^\s*(?:\$ )?(?P<text>{_TOOLS}.*)$")
+_TYPED = re.compile(rf"^\s*(?:\$ )?(?:\.venv/bin/)?(?P<text>{_TOOLS}.*)$")
 _INLINE = re.compile(rf"(?<!`)`(?P<text>{_TOOLS}[^`]*)`(?!`)")
 _COMMENT = re.compile(r"\s+#\s.*$")
 
@@ -210,7 +210,9 @@ def test_every_help_has_two_examples(name: str):
 @pytest.mark.parametrize("one", [one for one in ALL if "dra-reconciler" in one.text], ids=str)
 def test_commands_and_flags_are_there(one: Command):
     """In sentences, too; whether what follows a flag makes sense is for those that are typed."""
-    for found in re.finditer(r"(?:^|\| )(?:kubectl dra_reconciler|dra-reconciler) ([^|>]*)", typed(one.text)):
+    for found in re.finditer(
+        r"(?:^|\| )(?:kubectl dra[_-]reconciler|dra-reconciler) ([^|>]*)", typed(one.text)
+    ):
         name, *words = shlex.split(found[1])
         assert name in COMMANDS
         command = main.get_command(click.Context(main), name)
@@ -378,7 +380,7 @@ def test_about_a_run_that_is_over(workspace: Path):
 
 def outputs() -> Iterator[tuple[str, str]]:
     """Commands whose output a page shows, with each line of that."""
-    for page in (ROOT / "docs").glob("troubleshooting.md"):
+    for page in (ROOT / "README.md", ROOT / "docs" / "troubleshooting.md"):
         for block in re.findall(r"^```\n(\$ .*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
             first, *lines = block.splitlines()
             yield from ((first.removeprefix("$ "), line) for line in lines if line != "...")
