@@ -14,10 +14,12 @@ from msgspec import Struct, field
 from kernels.types import Mask
 from reconciler.allocation.alignment.deciding import decide
 from reconciler.allocation.dra.budget import Budget
+from reconciler.allocation.dra.charging import Charging
 from reconciler.allocation.dra.node_attempt import Only
 from reconciler.allocation.dra.result import pinned_to_node
 from reconciler.allocation.gangs.kinds import Kind
 from reconciler.allocation.gangs.places import Likeness
+from reconciler.allocation.placement.device_room import charging_of
 from reconciler.allocation.policies.policy import PodRoom
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.objects.claims import Allocation, ResourceClaim
@@ -129,20 +131,26 @@ class Attempts:
         seats: NodeSeats,
         number: int = 1,
         *,
+        member: int = 0,
         refusing: frozenset[Pair] = frozenset(),
     ) -> list[Plan] | None:
-        """Plans for the claims of more members on a node; those of other members there may change.
+        """Plans for the claims of members from `member` on, on a node; those of others there may change.
 
         They are held in the trial on return. None if they do not fit; the trial is unchanged then.
         """
         if not claims:
             return []
-        key = None if refusing else self._key(kind, seats, number)
+        charging = None
+        if self._trial.store.counts_device_shares:  # what fits depends on the room of the node, too
+            charging = charging_of(
+                kind.members[member].pod, kind.held, self._trial.snapshot, self._trial.nodes
+            )
+        key = None if refusing or charging is not None else self._key(kind, seats, number)
         if key in self._known:
             pattern = self._known[key]
             return None if pattern is None else self._repeat(pattern, seats, claims)
-        found, gave_up = self._decide(claims, seats, refusing)
-        if not refusing and not gave_up:
+        found, gave_up = self._decide(claims, seats, refusing, charging)
+        if not refusing and not gave_up and charging is None:
             self._decided.append((seats.place, seats.kinds, kind.number, number, found))
         self.gave_up |= gave_up
         return found
@@ -167,10 +175,14 @@ class Attempts:
         return self._base if self._apart and not seats.seated else self._trial.snapshot
 
     def _decide(
-        self, claims: Sequence[ResourceClaim], seats: NodeSeats, refusing: frozenset[Pair]
+        self,
+        claims: Sequence[ResourceClaim],
+        seats: NodeSeats,
+        refusing: frozenset[Pair],
+        charging: Charging | None,
     ) -> tuple[list[Plan] | None, bool]:
         """The plans, and whether the search gave up."""
-        outcome, gave_up = self._on(claims, seats, refusing)
+        outcome, gave_up = self._on(claims, seats, refusing, charging)
         if outcome is not None:
             for plan in outcome.plans:
                 self._trial.assume(plan)
@@ -194,7 +206,11 @@ class Attempts:
         return list(outcome.plans), False
 
     def _on(
-        self, claims: Sequence[ResourceClaim], seats: NodeSeats, refusing: frozenset[Pair]
+        self,
+        claims: Sequence[ResourceClaim],
+        seats: NodeSeats,
+        refusing: frozenset[Pair],
+        charging: Charging | None = None,
     ) -> tuple[Granted | None, bool]:
         self._pace.step()
         snapshot = self._snapshot(seats)
@@ -206,6 +222,7 @@ class Attempts:
             budget=self._pace.budget,
             only=self._rows(claims, seats.place, snapshot, refusing),
             policy=self._policies.of(claims, snapshot, self._pace.budget),
+            charging=charging,
         )
         self._pace.step(outcome.steps)
         if isinstance(outcome, Granted):

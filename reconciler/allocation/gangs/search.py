@@ -239,7 +239,7 @@ class Search:
             if not self._field.places.has_room(kind, self._order[place]):
                 tried.add(self._like(seats))
                 continue
-            for _ in self._ways(kind, claims, seats):
+            for _ in self._ways(kind, member, claims, seats):
                 if not self._field.places.fits_with_devices(kind, member, self._order[place]):
                     continue
                 self._sit(kind, member, claims, seats)
@@ -272,7 +272,8 @@ class Search:
                 if not self._field.places.has_room(kind, self._order[place]):
                     break
                 mark = self._trial.mark()
-                if self._attempts.put(kind, list(chain.from_iterable(claims)), seats, number) is None:
+                asked = list(chain.from_iterable(claims))
+                if self._attempts.put(kind, asked, seats, number, member=first) is None:
                     continue
                 if not self._field.places.fits_with_devices(kind, first, self._order[place]):
                     self._trial.back_to(mark)
@@ -283,7 +284,9 @@ class Search:
                 return  # no other choice can place more
             tried.add(self._like(seats))
 
-    def _ways(self, kind: Kind, claims: Sequence[ResourceClaim], seats: NodeSeats) -> Iterator[None]:
+    def _ways(
+        self, kind: Kind, member: int, claims: Sequence[ResourceClaim], seats: NodeSeats
+    ) -> Iterator[None]:
         """Every choice of devices that matters, held in the trial one after another.
 
         If each device belongs to one node, the first is enough: devices may be given anew later.
@@ -293,7 +296,7 @@ class Search:
         seen = set(refusals)
         while refusals:
             refusing = refusals.pop()
-            plans = self._attempts.put(kind, claims, seats, refusing=refusing)
+            plans = self._attempts.put(kind, claims, seats, member=member, refusing=refusing)
             if plans is None:
                 continue
             yield
