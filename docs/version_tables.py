@@ -38,14 +38,12 @@ def _kinds() -> Iterator[str]:
 
 
 def _unused() -> Iterator[str]:
-    yield from ("| Field | Since |", "|---|---|")
     for model, fields in UNUSED.items():
         for field, remark in fields.items():
-            yield f"| `{field}` of {model.__name__} | {remark} |"
+            yield f"- `{field}` of {model.__name__}: {remark}"
 
 
 def _gates() -> Iterator[str]:
-    yield from ("| Gate | On a cluster it is on |", "|---|---|")
     for name, gate in sorted(GATES.items()):
         if gate.needs_no_server:
             when = "always: its fields are also read from annotations"
@@ -57,7 +55,7 @@ def _gates() -> Iterator[str]:
             when = "if you enable it"
         else:
             when = f"since 1.{gate.on_since}"
-        yield f"| {name} | {when} |"
+        yield f"- {name}: {when}"
 
 
 def main() -> None:
