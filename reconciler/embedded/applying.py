@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from reconciler.api.validation.bodies import Refusal, bad_request, copy, decode_json, not_implemented
+from reconciler.api.validation.fields import Field
 from reconciler.api.validation.kinds import GroupVersion, Object
 from reconciler.embedded.known_fields import LIST, MAP, VERSION, fields_of, known, model_of_kind
 from reconciler.embedded.routing import Target
@@ -103,7 +104,11 @@ def entry_of(name: str, one: Any) -> Entry:
     """The step to an entry of a list."""
     if not isinstance(one, dict):
         return Entry((), (one,))
-    names = next((names for names in KEYS.get(name, ()) if names[0] in one), ())
+    known_names = KEYS.get(name, ((name,),))
+    names = next((names for names in known_names if names[0] in one), None)
+    if names is None:
+        why = f'associative list with keys has an element that omits key field "{known_names[0][0]}"'
+        raise Refusal(500, "", f"failed to create typed patch object: .{name}: {why}")
     return Entry(names, tuple(one.get(key, _DEFAULTS.get(key)) for key in names))
 
 
@@ -151,7 +156,7 @@ class Applier:
             )
             where = f"{target.namespace}/{target.name}; {target.served}, Kind={target.kind.kind}"
             raise Refusal(500, "", f"failed to create typed patch object ({where}): {fields}")
-        if (config.get("metadata") or {}).get("managedFields"):
+        if Field(config)["metadata"]["managedFields"].items():
             raise bad_request("metadata.managedFields must be nil")
         body: Object = found.body
         return body
@@ -182,7 +187,7 @@ class Applier:
         for path in mine - kept:
             _remove(result, next(path[:end] for end in range(len(path) + 1) if path[:end] not in kept))
         for key in ("uid", "resourceVersion", "name", "namespace"):
-            if key in config.get("metadata", {}):
+            if key in (config.get("metadata") or {}):
                 result["metadata"][key] = config["metadata"][key]
         return Applied(result, {**managers, manager: set(wanted)})
 

@@ -115,6 +115,27 @@ def test_what_cannot_be_applied_is_refused():
     assert call(api, "GET", f"{MAPS_OF_CONFIG}/m")[0] == 404
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"spec": {"containers": [{"image": "nameless"}]}},
+        {"metadata": []},
+        {"metadata": {"managedFields": [{"manager": "a"}]}},
+        {"metadata": {"finalizers": [{}]}},
+        {"spec": {"containers": 1}},
+        {"spec": {"containers": [1]}},
+        {"spec": 1},
+        [],
+    ],
+)
+def test_a_configuration_of_another_shape_is_refused(wrong):
+    api = ApiServer()
+    made = ok(api, "POST", PODS, pod())
+    code, found = call(api, "PATCH", f"{PODS}/p", wrong, media=APPLY, fieldManager="a", force="true")
+    assert (code, found["status"]) in [(400, "Failure"), (422, "Failure"), (500, "Failure")]
+    assert ok(api, "GET", f"{PODS}/p") == made
+
+
 def test_lists_and_single_values_are_those_that_kubernetes_publishes():
     path = FOLDER / "v1.37.0-local" / "_definitions.json"
     if not path.exists():
