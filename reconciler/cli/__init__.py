@@ -115,12 +115,12 @@ def _end(_result: object) -> None:
 
 
 def kubectl_plugin() -> None:
-    """Run as `kubectl dra_reconciler`: the same commands, with this name in the help."""
-    main(prog_name="kubectl dra_reconciler")
+    """Run as `kubectl dra-reconciler`: the same commands, with this name in the help."""
+    main(prog_name="kubectl dra-reconciler")
 
 
 def kubectl_complete() -> None:
-    """Complete `kubectl dra_reconciler ...` for kubectl."""
+    """Complete `kubectl dra-reconciler ...` for kubectl."""
     from reconciler.cli.completion import answer_kubectl  # noqa: PLC0415 - no command needs it
 
     answer_kubectl(main)

@@ -39,7 +39,7 @@ ENVIRONMENT = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "TERM": "dum
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_the_script_names_the_program_under_any_name(shell: str):
-    result = CliRunner().invoke(main, ["completion", shell], prog_name="kubectl dra_reconciler")
+    result = CliRunner().invoke(main, ["completion", shell], prog_name="kubectl dra-reconciler")
     assert result.exit_code == 0
     assert "_DRA_RECONCILER_COMPLETE=" in result.stdout
     assert "kubectl" not in result.stdout
@@ -137,7 +137,7 @@ def kubectl(*arguments: str) -> str:
 def test_kubectl_runs_the_plugin_and_help_has_its_name(tmp_path: Path):
     for name in ("dra_reconciler", "dra-reconciler"):
         assert kubectl(name, "explain", "--help").startswith(
-            "Usage: kubectl dra_reconciler explain [OPTIONS]"
+            "Usage: kubectl dra-reconciler explain [OPTIONS]"
         )
     (tmp_path / "class.yaml").write_text(CLASS)
     assert "0 claims allocated" in kubectl("dra_reconciler", "allocate", "-f", str(tmp_path))
