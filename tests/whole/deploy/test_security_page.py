@@ -9,12 +9,12 @@ from tests.tools.deployed_rights import DEPLOY, Granted, bound
 PAGE = (DEPLOY.parent / "docs" / "security.md").read_text()
 
 
-def test_the_table_of_rights_is_that_of_the_roles():
+def test_the_rights_are_those_of_the_roles():
     rights = Granted(bound("allocate")).rights
     wanted: dict[str, set[str]] = {}
     for right in rights:
         wanted.setdefault(f"{right.resource}.{right.group}".rstrip("."), set()).add(right.verb)
-    rows = re.findall(r"^\| `([a-z0-9/.-]+)` \| ([a-z, ]+) \| .+ \|$", PAGE, re.MULTILINE)
+    rows = re.findall(r"^- `([a-z0-9/.-]+)`: ([a-z, ]+); .+$", PAGE, re.MULTILINE)
     assert {resource: set(verbs.split(", ")) for resource, verbs in rows} == wanted
     assert len(rows) == len(wanted)
 
