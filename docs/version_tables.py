@@ -44,18 +44,20 @@ def _unused() -> Iterator[str]:
 
 
 def _gates() -> Iterator[str]:
+    alike: dict[str, list[str]] = {}
     for name, gate in sorted(GATES.items()):
         if gate.needs_no_server:
-            when = "always: its fields are also read from annotations"
+            when = "always (its fields are also read from annotations)"
         elif gate.is_preview:
-            when = "if you enable it: a preview of 1.38"
+            when = "if you enable it, a preview of 1.38"
         elif gate.shown_by:
             when = f"if the server serves {gate.shown_by}"
         elif gate.on_since is None:
             when = "if you enable it"
         else:
             when = f"since 1.{gate.on_since}"
-        yield f"- {name}: {when}"
+        alike.setdefault(when, []).append(name)
+    yield from (f"- {when}: {', '.join(names)}" for when, names in sorted(alike.items()))
 
 
 def main() -> None:

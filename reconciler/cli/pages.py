@@ -38,7 +38,8 @@ _SETTINGS = f"""\
 
 The settings of `dra-reconciler run`: by flag, in the environment as `DRA_RECONCILER_` and the name in
 capitals, or by name in the YAML file of `--config`. A * marks those that have the flag of their name:
-`log_level`* is `--log-level`. In parentheses: the values; the default.
+`log_level`* is `--log-level`. In parentheses: the values; the default. What
+is without values is a text or a path; seconds are above 0 unless a range is given.
 
 Flags override the environment, the environment the file. An unknown name is an error in the file and is
 ignored in the environment, where commas separate several values.
@@ -73,7 +74,7 @@ counts nothing twice. Other gauges are about one process: use `max`, or select t
 counters and {MAX_PROFILES} profiles each. Labels are in parentheses.
 
 """
-_TYPES: Mapping[object, str] = {bool: "", int: "integer", float: "number", str: "text"}
+_TYPES: Mapping[object, str] = {bool: "", int: "integer", float: "number", str: ""}
 _JSON = {
     str: "string",
     int: "number",
@@ -94,7 +95,8 @@ def settings_page() -> str:
         flag = f", `{flags[name]}`" if flags.get(name, own) != own else "*" if name in flags else ""
         told = first_sentence(field.description or "")
         values = "; ".join(filter(None, (_value(name, field), _default(field))))
-        rows.append(f"- `{name}`{flag} ({values}): {told}\n")
+        shown = f" ({values})" if values else ""
+        rows.append(f"- `{name}`{flag}{shown}: {told}\n")
     return _SETTINGS + "".join(rows)
 
 
@@ -117,7 +119,7 @@ def _value(name: str, field: FieldInfo) -> str:
     if get_origin(annotation) is dict:
         return f"`NAME=MODE`: {', '.join(f'`{choice}`' for choice in get_args(given[1]))}"
     if annotation is Path:
-        return "path"
+        return ""
     word = "seconds" if name.endswith("_seconds") else _TYPES[annotation]
     return word + "".join(map(_bound, field.metadata))
 
@@ -125,7 +127,7 @@ def _value(name: str, field: FieldInfo) -> str:
 def _bound(limit: object) -> str:
     match limit:
         case Gt(gt=value):
-            return f" above {value}"
+            return f" above {value}" if value else ""
         case Ge(ge=value):
             return f" from {value}"
         case Le(le=value):
