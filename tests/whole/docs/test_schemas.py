@@ -125,7 +125,7 @@ def test_every_command_with_json_has_a_schema_and_every_schema_is_tested():
     for name, module in ELSEWHERE.items():
         assert f'"{name}"' in (ROOT / module).read_text()
     page = (FOLDER / "README.md").read_text()
-    assert re.findall(r"^\| \[(\S+)\.json\]", page, re.MULTILINE) == NAMES
+    assert re.findall(r"^- \[(\S+)\.json\]", page, re.MULTILINE) == NAMES
 
 
 def test_requests_that_the_command_takes_fit_their_schema_and_others_do_not():
