@@ -53,6 +53,11 @@ NEWER: Mapping[str, Mapping[str, str]] = {
 }
 """Fields of Kubernetes 1.37, by the name of the model without its version. What is in new types is not
 checked."""
+PROPOSED: Mapping[str, Mapping[str, str]] = {
+    "Device": {"compatibleOnlyWith": "object"},
+    "BasicDevice": {"compatibleOnlyWith": "object"},
+}
+"""Fields of proposals that are served here and nowhere else, so that they can be tried"""
 RELEASE_OF_NEWER = 37
 VERSION = re.compile(r"V\d+((alpha|beta)\d+)?")
 
@@ -80,6 +85,8 @@ def fields_of(model: str, *, newer: bool = True) -> Mapping[str, str] | None:
         for table in ("openapi_types", "attribute_map")
     )
     found = {names[attribute]: kind for attribute, kind in types.items()}
+    if "basic" not in found:
+        found |= PROPOSED.get(VERSION.sub("", model, count=1), {})
     return {**found, **newer_fields(model, found)} if newer else found
 
 
