@@ -1,5 +1,6 @@
 """Helpers to call the server without HTTP."""
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator
 from typing import Any
@@ -12,6 +13,10 @@ PODS = "/api/v1/namespaces/default/pods"
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
+TEMPLATES = CLAIMS.replace("resourceclaims", "resourceclaimtemplates")
+FINALIZER = "resource.kubernetes.io/delete-protection"
+GATE: dict[str, Any] = {"name": "dra-reconciler.io/allocation"}
+UNGATE: dict[str, Any] = {"spec": {"schedulingGates": [{"$patch": "delete", **GATE}]}}
 
 
 def call(
@@ -117,3 +122,20 @@ def device_slice(name: str = "s", **spec: Any) -> dict[str, Any]:
         "metadata": {"name": name},
         "spec": {key: value for key, value in {**given, **spec}.items() if value is not None},
     }
+
+
+async def settle(api: ApiServer) -> None:
+    """Run the controllers until nothing changes."""
+    idle = 0
+    while idle < 10:
+        before = api.store.version
+        await asyncio.sleep(0)
+        idle = idle + 1 if api.store.version == before else 0
+
+
+def node(name: str = "node-1", **metadata: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, **metadata}}
+
+
+def wants(*names: str, **sources: Any) -> list[dict[str, Any]]:
+    return [{"name": name, **sources} for name in names]

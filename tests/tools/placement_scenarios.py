@@ -168,7 +168,7 @@ SCENARIOS = {
     ),
     "more than a node has is refused for what it is": Scenario(
         [*fleet(A, B), claim("many", 3), claim("other", device_class="none")],
-        {"claim many": "NoSuitableNode", "claim other": "ClassNotFound"},
+        {"claim many": "NeverFits", "claim other": "ClassNotFound"},
     ),
     **POD_SCENARIOS,
     **POLICY_SCENARIOS,

@@ -1,33 +1,27 @@
 """The controllers of the embedded server: RCC-1 to RCC-8, and running pods."""
 
-import asyncio
-
 import pytest
 
 from reconciler.embedded import ApiServer, run_controllers
-from tests.tools.driving import CLAIMS, MERGE, PODS, STRATEGIC, allocation, call, claim, ok, pod, watch
-
-TEMPLATES = CLAIMS.replace("resourceclaims", "resourceclaimtemplates")
-FINALIZER = "resource.kubernetes.io/delete-protection"
-GATE = {"name": "dra-reconciler.io/allocation"}
-UNGATE = {"spec": {"schedulingGates": [{"$patch": "delete", **GATE}]}}
-
-
-async def settle(api):
-    """Run the controllers until nothing changes."""
-    idle = 0
-    while idle < 10:
-        before = api.store.version
-        await asyncio.sleep(0)
-        idle = idle + 1 if api.store.version == before else 0
-
-
-def node(name="node-1", **metadata):
-    return {"metadata": {"name": name, **metadata}}
-
-
-def wants(*names, **sources):
-    return [{"name": name, **sources} for name in names]
+from tests.tools.driving import (
+    CLAIMS,
+    FINALIZER,
+    GATE,
+    MERGE,
+    PODS,
+    STRATEGIC,
+    TEMPLATES,
+    UNGATE,
+    allocation,
+    call,
+    claim,
+    node,
+    ok,
+    pod,
+    settle,
+    wants,
+    watch,
+)
 
 
 def allocate(api, name="c", **fields):

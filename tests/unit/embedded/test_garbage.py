@@ -3,8 +3,7 @@
 import pytest
 
 from reconciler.embedded import ApiServer, run_controllers
-from tests.tools.driving import MERGE, PODS, call, ok, pod, refused, take
-from tests.unit.embedded.test_controllers import node, settle
+from tests.tools.driving import MERGE, PODS, call, node, ok, pod, refused, settle, take
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 

@@ -9,8 +9,23 @@ import pytest
 from reconciler.api.manifests.documents import InvalidDocument, documents
 from reconciler.embedded import ApiServer, run_controllers
 from tests.tools.checkout import ROOT
-from tests.tools.driving import CLAIMS, MERGE, PODS, STRATEGIC, allocation, claim, ok, pod
-from tests.unit.embedded.test_controllers import FINALIZER, GATE, TEMPLATES, UNGATE, node, settle, wants
+from tests.tools.driving import (
+    CLAIMS,
+    FINALIZER,
+    GATE,
+    MERGE,
+    PODS,
+    STRATEGIC,
+    TEMPLATES,
+    UNGATE,
+    allocation,
+    claim,
+    node,
+    ok,
+    pod,
+    settle,
+    wants,
+)
 
 DEMO = ROOT / "reconciler/cli/demo/manifests"
 RELEASES = ("1.37.0", "1.36.0")
