@@ -136,7 +136,7 @@ async def test_a_plan_is_dropped_if_what_it_rests_on_changes_while_it_is_checked
         await fleet(running, cluster)
         beside = pod("beside", "wanted", priority=999, priorityClassName="high")
         cluster.load(claim("wanted", managed=False), important("high", "wanted"), beside)
-        await asyncio.to_thread(planned.wait, PATIENCE)
+        assert await asyncio.to_thread(planned.wait, PATIENCE)
         change(cluster)
         cluster.load(pod("last", "missing"))  # the watch shows it after that
         await running.heard(Waits, counts=lambda one: one.pod == ObjectKey("default", "last"))
