@@ -76,10 +76,10 @@ class Recorder:
     def _write(self, what: Recorded, beginning: Callable[[], Iterable[bytes]]) -> None:
         assert self._files is not None
         try:
-            # An answer mostly follows its question: each file can then be replayed alone.
-            is_answer = isinstance(what, Answered)
-            self._files.write(encode(what), beginning, with_last=is_answer)
-            if is_answer:
+            # An answer mostly follows its question: each file can then be replayed alone. Policies change
+            # where no state is at hand, with which a file could begin.
+            self._files.write(encode(what), beginning, with_last=isinstance(what, Answered | PoliciesUsed))
+            if isinstance(what, Answered):
                 self._files.flush()
         except (OSError, ValueError) as exc:  # the disk fails, or an object has no JSON
             self._stop(exc)

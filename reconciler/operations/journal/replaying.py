@@ -122,7 +122,7 @@ def _decisions(
 ) -> Iterator[Again]:
     """All decisions. Every file starts with a complete snapshot, so it needs no earlier file."""
     run, count = "", 0
-    found: dict[Unit, _Found] = {}
+    found: dict[Unit, _Found | None] = {}
     for path in paths(place):
         file = lines(path)
         try:
@@ -161,17 +161,19 @@ class ReplayPart:
 
 
 class _Found(Struct, frozen=True):
-    """The answer to a unit that was asked for."""
+    """The answer to a unit that was asked for. Empty if the unit needs no devices now."""
 
-    outcome: Outcome
-    explain: Callable[[], Explanation | None]
+    outcome: Outcome = Outcome()
+    explain: Callable[[], Explanation | None] = lambda: None
 
 
 class _Replay:
     """One file: the state that it tells of, and the handlers that decide in it."""
 
-    def __init__(self, header: Header, override: Override, found: dict[Unit, _Found]) -> None:
-        """`found` are answers of searches that began in the file before."""
+    def __init__(self, header: Header, override: Override, found: dict[Unit, _Found | None]) -> None:
+        """`found` are answers to what was asked for in the file before; None for units that were asked for
+        after others, and not decided with them.
+        """
         self._found = found
         self._override = override
         self._policies = PLAIN
@@ -248,13 +250,16 @@ class _Replay:
 
     def compared(self, then: Answered, explained: Callable[[Answered], bool]) -> Again:
         """A decision, and what was found when it was asked for."""
-        found = self._found.pop(then.unit, None)
-        if found is None:
+        if then.unit not in self._found:
             return Again(then, None)
+        if self._found[then.unit] is None:  # those before it are assumed by now
+            self._decide((then.unit,))
+        found = self._found.pop(then.unit) or _Found()
         return Again(then, found.outcome, found.explain() if explained(then) else None)
 
     def _decide(self, units: Sequence[Unit]) -> None:
         """Decide the first of some units, and those after it that are decided with it."""
+        self._found |= dict.fromkeys(units)
         for handler in self._handlers:
             match handler.next(units[0]):
                 case None:
@@ -266,11 +271,14 @@ class _Replay:
                     for unit, answer in zip(units, answers, strict=False):
                         self._keep(unit, handler, answer, alone=len(units) == 1)
                 case Stuck(waits=waits):
-                    self._found[units[0]] = _Found(Outcome(reason=waits.reason), lambda: None)
+                    self._found[units[0]] = _Found(Outcome(reason=waits.reason))
+                case _:
+                    self._found[units[0]] = _Found()
             return
 
     def _keep(self, unit: Unit, handler: Handler[Any, Any, Any], answer: Any, *, alone: bool) -> None:
         if not isinstance(answer, Given | Refused):
+            self._found[unit] = _Found()
             return
         outcome = handler.outcome(answer)
         of = answer.grant if isinstance(answer, Given) else answer.refusal

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from reconciler.allocation.policies.selection import Policies
 from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted
@@ -319,3 +320,25 @@ def test_changes_are_the_same_when_they_are_read_again():
     changes += [Removed("Node", gone), Refused("Node", gone, "why")]
     changes.append(Replaced("Node", (objects[0],), (Refused("Node", gone, "why"),), afresh=True))
     assert [decode(encode(one)) for one in changes] == changes
+
+
+def test_every_file_has_a_beginning_if_policies_change_when_one_is_full(tmp_path: Path):
+    run = Recorded(tmp_path, full=1)
+    for number in range(3):
+        run.see(device_class(f"k{number}"))
+        run.recorder.use(Policies(seed=number + 1))
+    run.recorder.close()
+    seeds = [[one.policies.seed for one in written(path) if isinstance(one, PoliciesUsed)] for path in paths(tmp_path)]
+    assert seeds == [[0, 1], [1, 2], [2, 3]]
+
+
+def test_a_unit_that_needs_nothing_when_it_is_decided_again_is_different(tmp_path: Path):
+    """Not unknown: its inputs are in the journal."""
+    run = Recorded(tmp_path)
+    run.see(*world(Random(1)), claim("c"))
+    run.decide("c")
+    run.intake.note(Asked((claim_unit("other"),)))
+    run.intake.note(Answered("id-2", claim_unit("other"), Outcome(reason="InsufficientDevices")))
+    run.recorder.close()
+    tally = replay(tmp_path)
+    assert (tally.same, tally.unknown, [one.then.id for one in tally.different]) == (1, 0, ["id-2"])
