@@ -226,11 +226,22 @@ class Intake:
                 self.reclaimed.note(thing)
                 self.audit.reached(thing.metadata.resource_version)
                 self.lag.shown(thing.metadata.resource_version)
-        if isinstance(change, Removed) and change.kind == "ResourceClaim":
-            gone = self.store.claims.get(change.key)
-            if gone is not None and self._ours.lost(gone):
+        for gone in self._deleted(change):
+            if self._ours.lost(gone):
                 held = gone.allocation.devices.results if gone.allocation else ()
                 self._report(Deleted(gone.key, tuple(device.id for device in held)))
+
+    def _deleted(self, change: Change) -> Iterable[ResourceClaim]:
+        """The known claims that do not exist any more. A listing shows those that the watch missed."""
+        known = self.store.claims
+        match change:
+            case Removed(kind="ResourceClaim", key=key) if key in known:
+                return (known[key],)
+            case Replaced(kind="ResourceClaim", objects=objects, refused=refused):
+                uids = {one.key: one.metadata.uid for one in objects}
+                uids |= {one.key: known[one.key].metadata.uid for one in refused if one.key in known}
+                return [claim for key, claim in known.items() if uids.get(key) != claim.metadata.uid]
+        return ()
 
     def _listed(self, kind: str) -> None:
         """A kind was listed; perhaps all are now."""

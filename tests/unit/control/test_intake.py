@@ -209,7 +209,9 @@ async def test_nothing_is_ready_before_every_kind_was_listed():
     assert picture.listed.is_set()
 
 
-async def test_the_deletion_of_our_claims_is_told_with_what_they_held():
+@pytest.mark.parametrize("relisted", [False, True])
+async def test_the_deletion_of_our_claims_is_told_with_what_they_held(*, relisted: bool):
+    """Also if the watch missed it, and a listing shows that they are gone, or made again."""
     told: list[Decision] = []
     owned = Ownership(drivers=frozenset({DRIVER}))
     picture = Intake(
@@ -221,10 +223,16 @@ async def test_the_deletion_of_our_claims_is_told_with_what_they_held():
     )
     others = {**claim("others", managed=False), "status": held("other.example.com", "n", "d1")}
     mine = {**claim("held", managed=False), "status": held(DRIVER, "n", "d0")}
-    for raw in (claim("theirs", managed=False), claim("ours"), mine, others):
+    kept, odd = claim("kept"), claim("odd")
+    for raw in (claim("theirs", managed=False), claim("ours"), mine, others, kept, odd):
         picture.take(Changed("ResourceClaim", typed(raw)))
-    for name in ("theirs", "ours", "held", "others", "held"):
-        remove(picture, "ResourceClaim", name)
+    if relisted:
+        again = {**mine, "metadata": {**mine["metadata"], "uid": "another"}}
+        unreadable = Refused("ResourceClaim", key("odd"), "why")
+        picture.take(Replaced("ResourceClaim", (typed(again), typed(kept)), (unreadable,)))
+    else:
+        for name in ("theirs", "ours", "held", "others", "held"):
+            remove(picture, "ResourceClaim", name)
     assert told == [
         Deleted(key("ours"), ()),
         Deleted(key("held"), (DeviceID(DRIVER, "n", "d0"),)),
