@@ -84,8 +84,8 @@ class KoordinatorState:
                 self._drop(kind, key)
             case Refused(kind="Device", key=key):
                 self._describe(key.name, None)  # its former content is no longer valid
-            case Refused():
-                pass  # an unreadable version of a pod frees no devices
+            case Refused(kind="Pod", key=key) if key in self._held:  # it frees no devices
+                self._readable.setdefault(key, self._pods[key])
             case Replaced():
                 self._replace(change)
 

@@ -232,3 +232,22 @@ def test_another_answer_is_seen(tmp_path: Path):
     assert result.exit_code == 1
     assert "for pod default/p" in result.stdout
     assert "invalid Koordinator devices ignored" not in result.stdout, "log lines go to standard error"
+
+
+def test_a_file_says_what_a_pod_holds_that_cannot_be_read_any_more(tmp_path: Path):
+    history = History(tmp_path, 1, full=1)
+    history.intake.take(Changed("Node", Node.model_validate({"metadata": {"name": "a"}})))
+    history.intake.take(Changed("Device", device(gpu(0), name="a")))
+    history.intake.take(Changed("Pod", Pod.model_validate(wants("p0", GPU))))
+    history.decide()
+    (pod,) = history.known()
+    grant = history.picture.assumed(pod.key)
+    assert grant is not None
+    history.devices.observe(history.written(pod, "a", grant.text))
+    history.intake.take(Refused("Pod", pod.key, "why"))
+    history.intake.take(Changed("Pod", Pod.model_validate(wants("p1", GPU))))
+    history.decide()
+    history.recorder.close()
+    *_, last = paths(tmp_path)
+    tally = replay(last)
+    assert (tally.same, tally.different, tally.unknown) == (1, [], 0)

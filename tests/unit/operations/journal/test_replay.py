@@ -328,7 +328,10 @@ def test_every_file_has_a_beginning_if_policies_change_when_one_is_full(tmp_path
         run.see(device_class(f"k{number}"))
         run.recorder.use(Policies(seed=number + 1))
     run.recorder.close()
-    seeds = [[one.policies.seed for one in written(path) if isinstance(one, PoliciesUsed)] for path in paths(tmp_path)]
+    seeds = [
+        [one.policies.seed for one in written(path) if isinstance(one, PoliciesUsed)]
+        for path in paths(tmp_path)
+    ]
     assert seeds == [[0, 1], [1, 2], [2, 3]]
 
 
