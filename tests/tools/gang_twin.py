@@ -69,6 +69,9 @@ def allowed(world: GangWorld, seats: Seats) -> bool:
     alone = [device for device in held if not device.capacity]
     if len(set(alone)) < len(alone) or _exclude(alone) or not _is_enough(world, seats):
         return False
+    users = Counter(want.name for pod in world.pods for want in pod.wants)
+    if any(users[name] > 1 and device.takes for name, devices in seats.given.items() for device in devices):
+        return False
     return (
         all(
             _fits(one, [pods[p] for p, node in seats.nodes.items() if node == one.name], held)
@@ -102,6 +105,7 @@ def _fits(machine: Machine, pods: list[Asking], held: list[Device]) -> bool:
     drawn = sum(device.draws for device in held if device.node == machine.name)
     mounted = sum(pod.volume for pod in pods)
     cpu = sum(pod.cpu for pod in pods)
+    cpu += sum(device.takes for device in held if device.node == machine.name)
     return cpu <= machine.cpu and drawn <= machine.counter and mounted <= machine.volumes
 
 

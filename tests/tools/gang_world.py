@@ -54,6 +54,8 @@ class Device:
     """Several claims share the device, each its part of this; 0 if one claim has it alone"""
     excludes: str = ""
     """The kind of devices of its node that may not be held beside it"""
+    takes: int = 0
+    """CPUs of its node that it stands for"""
 
 
 @dataclass(frozen=True)
@@ -180,6 +182,8 @@ def _device(one: Device) -> Object:
     fields: Object = {"allowMultipleAllocations": True} if one.capacity else {}
     if one.excludes:
         fields["compatibleOnlyWith"] = {"expression": f"device.attributes['d'].kind != '{one.excludes}'"}
+    if one.takes:
+        fields["nodeAllocatableResources"] = {"cpu": {"mapping": {"deviceMultiplier": str(one.takes)}}}
     return device(
         one.name,
         {key: value for key, value in attributes.items() if value},
@@ -332,6 +336,32 @@ def crowded_worlds(draw: Any) -> GangWorld:
         Asking(f"p{n}", 1, (Want(f"c{n}", draw(st.sampled_from("*ab")), count, near and count > 1),))
         for n in range(draw(st.integers(2, 4)))
         for count, near in [draw(st.sampled_from([(1, False), (1, False), (2, True), (2, False)]))]
+    )
+    return GangWorld(machines, (), pods, draw(st.integers(1, len(pods))), ())
+
+
+@st.composite
+def taking_worlds(draw: Any) -> GangWorld:
+    """1 or 2 nodes whose devices stand for CPUs, of which there are few."""
+    machines = tuple(
+        Machine(
+            f"n{n}",
+            "r0",
+            "b0",
+            draw(st.integers(5, 10)),
+            0,
+            tuple(
+                Device(f"d{at}", f"n{n}", draw(st.sampled_from("ab")), takes=draw(st.integers(0, 4)))
+                for at in range(draw(st.integers(2, 4)))
+            ),
+        )
+        for n in range(draw(SMALL))
+    )
+    kinds = st.sampled_from(draw(st.sampled_from(["*", "*ab"])))
+    common = draw(st.sampled_from([(), (), (Want("common", "*", 1),)]))
+    pods = tuple(
+        Asking(f"p{n}", 1, (Want(f"c{n}", draw(kinds), draw(st.sampled_from([1, 1, 2]))), *common))
+        for n in range(draw(st.integers(2, 3)))
     )
     return GangWorld(machines, (), pods, draw(st.integers(1, len(pods))), ())
 

@@ -1,15 +1,15 @@
 """Tries to put one more member on a node. Alike members on alike nodes are decided once and then repeated.
 
 Devices of other members on the node are given anew if the member does not fit otherwise: so the answer is
-complete where each device belongs to one node. Where several nodes reach a device, `refusing` names devices
-that a try may not use, and the search tries all alternatives.
+complete where each device belongs to one node. Where several nodes reach a device, or where devices take of
+their nodes, `refusing` names devices that a try may not use, and the search tries all alternatives.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from kernels.types import Mask
 from reconciler.allocation.alignment.deciding import decide
@@ -111,8 +111,8 @@ class Attempts:
         apart: bool,
         policies: Policies = PLAIN,
     ) -> None:
-        """`devices` (D,) may be used; None for all. `apart`: each device belongs to one node. `policies`
-        order the devices inside a node.
+        """`devices` (D,) may be used; None for all. `apart`: each device belongs to one node and takes
+        nothing of it. `policies` order the devices inside a node.
         """
         self._trial, self._likeness, self._devices = trial, likeness, devices
         self._pace, self._apart, self._policies = pace, apart, policies
@@ -140,11 +140,7 @@ class Attempts:
         """
         if not claims:
             return []
-        charging = None
-        if self._trial.store.counts_device_shares:  # what fits depends on the room of the node, too
-            charging = charging_of(
-                kind.members[member].pod, kind.held, self._trial.snapshot, self._trial.nodes
-            )
+        charging = None if self._apart else self._charging(kind, member, claims)
         key = None if refusing or charging is not None else self._key(kind, seats, number)
         if key in self._known:
             pattern = self._known[key]
@@ -154,6 +150,16 @@ class Attempts:
             self._decided.append((seats.place, seats.kinds, kind.number, number, found))
         self.gave_up |= gave_up
         return found
+
+    def _charging(self, kind: Kind, member: int, claims: Sequence[ResourceClaim]) -> Charging | None:
+        """What the devices of a member may take of a node beside those that it has; None if none take any."""
+        trial, of = self._trial, kind.members[member]
+        plans = [plan for claim in kind.shared if (plan := trial.store.assumed(claim.metadata.uid))]
+        held = (*of.held, *(kind.with_devices(plan) for plan in plans))
+        found = charging_of(of.pod, held, trial.snapshot, trial.nodes)
+        uids = {claim.metadata.uid for claim in kind.shared}
+        shared = frozenset([at for at, claim in enumerate(claims) if claim.metadata.uid in uids])
+        return found and structs.replace(found, shared=shared)
 
     def _key(self, kind: Kind, seats: NodeSeats, number: int) -> Hashable:
         """Equal for tries with equal outcomes; None if that is not known.
@@ -188,8 +194,8 @@ class Attempts:
                 self._trial.assume(plan)
             return list(outcome.plans), False
         others = [claim for seated in seats.seated for claim in seated.claims]
-        if not self._apart or not others or self._trial.store.counts_device_shares:
-            return None, gave_up  # with other devices, others might take more of their node
+        if not self._apart or not others:
+            return None, gave_up
         mark = self._trial.mark()
         for claim in others:
             self._trial.release(claim.metadata.uid)

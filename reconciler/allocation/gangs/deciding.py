@@ -26,6 +26,7 @@ from reconciler.allocation.gangs.kinds import (
 )
 from reconciler.allocation.gangs.places import Likeness, Places, leave
 from reconciler.allocation.gangs.search import Field, Partial, Search, Taken
+from reconciler.allocation.placement.device_room import devices_take
 from reconciler.allocation.placement.placing import Placement, refusal_reason
 from reconciler.allocation.placement.volumes import minds_other_pods
 from reconciler.allocation.policies.selection import PLAIN
@@ -241,12 +242,14 @@ def _shapes_of_shared(kinds: Sequence[Kind], snapshot: Snapshot) -> Iterator[Cla
 
 
 def _apart(shapes: Sequence[ClaimShape], snapshot: Snapshot) -> bool:
-    """Whether each device that the gang could use belongs to one node, as do its counters and exclusions."""
-    fleet = snapshot.fleet
+    """Whether each device that the gang could use belongs to one node, as do its counters and exclusions, and
+    takes nothing of it.
+    """
+    fleet, takes = snapshot.fleet, devices_take(snapshot)
     for shape in shapes:
         for option in (option for slot in shape.parsed.slots for option in slot.options):
             current = available(option, snapshot)
-            if not current.local:
+            if not current.local or (takes and (fleet.codes["mapped"][current.concerned] >= 0).any()):
                 return False
             if fleet.exclusion is not None and (current.concerned & fleet.exclusion.bound).any():
                 return False

@@ -133,6 +133,12 @@ class Kind(Struct, frozen=True, eq=False):
         """Allocated claims of the first member; those of the others are allocated to the same nodes."""
         return self.members[0].held
 
+    def with_devices(self, plan: Plan) -> ResourceClaim:
+        """A claim that other members use, too, with the devices of a plan."""
+        claim = next(claim for claim in self.shared if claim.metadata.uid == plan.uid)
+        status = claim.status.model_copy(update={"allocation": plan.allocation})
+        return claim.model_copy(update={"status": status})
+
     def own_claims(self, member: int) -> list[ResourceClaim]:
         """The claims that only this member uses."""
         return [self.members[member].claims[at] for at in self.own]

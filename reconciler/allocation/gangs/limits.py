@@ -13,11 +13,14 @@ from kernels.groups import distinct, group_code, group_min
 from kernels.types import Amounts, Codes, Mask
 from reconciler.allocation.dra.availability import Available, available
 from reconciler.allocation.dra.constraints import nodes_with_a_value
-from reconciler.allocation.dra.request_options import RequestKey, RequestOption
+from reconciler.allocation.dra.request_options import MAX_RESULTS, RequestKey, RequestOption
 from reconciler.allocation.gangs.kinds import Kind
+from reconciler.allocation.placement.device_room import devices_take
 from reconciler.api.objects.quantity import INT64_MAX
 from reconciler.state.devices.snapshot import Snapshot
+from reconciler.state.nodes.room import DeviceShare, Wanted, demand
 from reconciler.state.nodes.table import Nodes
+from reconciler.state.pods.device_shares import ClaimUse
 from reconciler.state.pods.terms import anti_affinity_of, ports_of
 
 
@@ -47,6 +50,7 @@ class Limits:
         self._order = snapshot.topology.order
         self.needs = [needs_of(_countable(kind, snapshot)) for kind in kinds]
         """Of each kind: key -> devices that each member needs. Only requests that can be counted"""
+        self._wanted = [_least_wanted(kind, snapshot) for kind in kinds]
         self.supplies: dict[RequestKey, Supply] = {}
         for kind in kinds:
             for option in _countable(kind, snapshot):
@@ -69,7 +73,7 @@ class Limits:
             if valued is not None:
                 codes = np.maximum(self._snapshot.topology.order_codes, -1)
                 among &= valued[codes] | node_filter.failing
-        each = room_for(self._free, self._nodes.room.vector(kind.wanted), among)
+        each = room_for(self._free, self._nodes.room.vector(self._wanted[kind.number]), among)
         for key, need in self.needs[kind.number].items():
             supply = self.supplies[key]
             np.minimum(each, (supply.local + supply.far) // need, out=each)
@@ -117,7 +121,7 @@ class Limits:
             # No node has more, and sums of counts that users made up must not overflow.
             needs = np.array([min(of_kind.get(key, 0), UNLIMITED) for of_kind in self.needs], dtype=np.int64)
             yield per_domain(supply.local, codes, size) + supply.far, needs
-        wanted = np.stack([self._nodes.room.vector(kind.wanted) for kind in self._kinds])
+        wanted = np.stack([self._nodes.room.vector(one) for one in self._wanted])
         for r in np.flatnonzero(wanted.any(axis=0)).tolist():
             most = int(sum(wanted[kind.number, r] * len(kind.members) for kind in self._kinds))
             if most < UNLIMITED:
@@ -145,8 +149,8 @@ class Limits:
             if missing:
                 name = f"devices of class {supply.option.device_class.key.name}"
                 short[name] = short.get(name, 0) + missing
-        for resource in dict.fromkeys(name for kind in self._kinds for name in kind.wanted):
-            needs = [kind.wanted.get(resource, 0) for kind in self._kinds]
+        for resource in dict.fromkeys(name for wanted in self._wanted for name in wanted):
+            needs = [wanted.get(resource, 0) for wanted in self._wanted]
             column = self._nodes.room.vector({resource: 1})
             if not column.any():
                 continue
@@ -180,6 +184,22 @@ def _countable(kind: Kind, snapshot: Snapshot) -> Iterable[RequestOption]:
             continue
         if not (available(option, snapshot).mask & snapshot.fleet.shared).any():
             yield option
+
+
+def _least_wanted(kind: Kind, snapshot: Snapshot) -> Wanted:
+    """What a member takes of its node, with the least that devices for its own claims take (NAR-1)."""
+    if not devices_take(snapshot) or kind.pod.status.node_allocatable_resource_claim_statuses:
+        return kind.wanted
+    fixed: dict[str, int] = {}
+    for option in _countable(kind, snapshot):
+        codes = distinct(snapshot.fleet.codes["mapped"][available(option, snapshot).mask]).tolist()
+        found = [ClaimUse.empty() for _ in codes]
+        for code, use in zip(codes, found, strict=True):
+            use.add(snapshot.fleet.vocabulary.mapped.values[code] if code >= 0 else (), "", {})
+        for resource in {name for use in found for name in (*use.once, *use.per_pod)}:
+            least = min(use.once.get(resource, 0) + use.per_pod.get(resource, 0) for use in found)
+            fixed[resource] = fixed.get(resource, 0) + min(option.source.wanted, MAX_RESULTS) * least
+    return demand(kind.pod, DeviceShare(fixed, {}))
 
 
 def needs_of(options: Iterable[RequestOption]) -> dict[RequestKey, int]:

@@ -21,7 +21,7 @@ from reconciler.allocation.gangs.kinds import (
 from reconciler.allocation.placement.placing import Placement
 from reconciler.allocation.policies.policy import PodRoom
 from reconciler.allocation.policies.selection import Policies
-from reconciler.api.objects.claims import DeviceConstraint, ResourceClaim
+from reconciler.api.objects.claims import DeviceConstraint
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan
 from reconciler.errors import Rejected
@@ -86,10 +86,10 @@ class Places:
 
     def _choose(self, kind: Kind, member: int, allocated: Sequence[Plan], snapshot: Snapshot) -> Mask:
         # The member's own pod: a pod is never in its own way, but the first of its kind may have a place.
-        pod = kind.members[member].pod
-        held = (*kind.held, *(_allocated(kind, plan) for plan in allocated))
+        of = kind.members[member]
+        held = (*of.held, *map(kind.with_devices, allocated))
         partners = self._company.pods
-        nodes = self._placement.before_binding(pod, held, snapshot, partners=partners).nodes
+        nodes = self._placement.before_binding(of.pod, held, snapshot, partners=partners).nodes
         return np.ones(self._size, dtype=np.bool_) if nodes is None else nodes.mask
 
 
@@ -111,12 +111,6 @@ def leave(question: GangQuestion, trial: Trial) -> dict[ObjectKey, str]:
             found[member.pod.key] = charge.node
             trial.remove(member.pod.key)
     return found
-
-
-def _allocated(kind: Kind, plan: Plan) -> ResourceClaim:
-    claim = next(claim for claim in kind.shared if claim.metadata.uid == plan.uid)
-    status = claim.status.model_copy(update={"allocation": plan.allocation})
-    return claim.model_copy(update={"status": status})
 
 
 class Likeness:

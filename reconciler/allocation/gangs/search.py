@@ -111,7 +111,9 @@ class Field(Struct, eq=False):
     places: Places
     trial: Trial
     apart: bool
-    """Whether each device that the gang could use belongs to one node, and each counter too"""
+    """Whether each device that the gang could use belongs to one node and takes nothing of it, and each
+    counter belongs to one node too
+    """
     order: tuple[str, ...]
     """The names of the nodes, by place"""
     policies: Policies = PLAIN
@@ -289,7 +291,8 @@ class Search:
     ) -> Iterator[None]:
         """Every choice of devices that matters, held in the trial one after another.
 
-        If each device belongs to one node, the first is enough: devices may be given anew later.
+        If each device belongs to one node and takes nothing of it, the first is enough: devices may be given
+        anew later.
         """
         mark = self._trial.mark()
         refusals: list[frozenset[Pair]] = [frozenset()]

@@ -13,7 +13,7 @@ from reconciler.state.nodes.table import Nodes
 from reconciler.state.pods.device_shares import ClaimUse, share_of, use_of
 
 
-def _counts(snapshot: Snapshot) -> bool:
+def devices_take(snapshot: Snapshot) -> bool:
     """Whether some device uses resources of its node, and that counts."""
     return bool(snapshot.fleet.vocabulary.mapped.values) and snapshot.rules.has(NODE_ALLOCATABLE)
 
@@ -30,7 +30,7 @@ def share_of_held(
     one uses, if there is one.
     """
     claims = tuple(held)
-    if not claims or not _counts(snapshot):
+    if not claims or not devices_take(snapshot):
         return None, ""
     uses = _uses(claims, snapshot)
     for claim in claims:
@@ -42,7 +42,7 @@ def share_of_held(
 
 def charging_of(pod: Pod, held: Iterable[ResourceClaim], snapshot: Snapshot, nodes: Nodes) -> Charging | None:
     """The room of nodes for a pod beside what devices take of it; None if no device takes any."""
-    if not _counts(snapshot):
+    if not devices_take(snapshot):
         return None
     used = sorted({use.resource for one in snapshot.fleet.vocabulary.mapped.values for use in one})
     own = (pod.key, *nodes.nominated.charges_of_pod(pod))

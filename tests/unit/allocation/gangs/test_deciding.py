@@ -224,6 +224,32 @@ def test_a_refusal_counts_what_fits_and_what_is_short():
     assert not list(trial.store.assumptions)
 
 
+def taking(name: str, cpus: int) -> Object:
+    """A device that stands for so many CPUs of its node."""
+    return device(name, nodeAllocatableResources={"cpu": {"mapping": {"deviceMultiplier": str(cpus)}}})
+
+
+def test_a_refusal_counts_what_devices_take_of_nodes():
+    content = [taking(f"d{n}", 4) for n in range(3)]
+    trial = world(node("a", cpu="10", rack="r"), resource_slice("a-d", content, pool="a", nodeName="a"))
+    outcome = refused(trial, gang(3, RACK, gpus=1))
+    assert (outcome.reason, outcome.fits, outcome.short) == (UNPLACED, 2, (("cpu", 5000),))
+
+
+def test_devices_that_a_member_holds_already_count_for_it_alone():
+    """Both members are of one kind. One holds 4 CPUs, the other 1: 11 suffice for all of it."""
+    content = [taking("large", 4), taking("small", 1), taking("d0", 2), taking("d1", 2)]
+    had = [held("p0-had", hold("large", pool="a")), held("p1-had", hold("small", pool="a"))]
+    here = resource_slice("a-d", content, pool="a", nodeName="a")
+    trial = world(node("a", cpu="11"), here, *had)
+    members = [
+        Member(Pod.model_validate(asking(name, name, one["metadata"]["name"], cpu="1")), asked.claims, (own,))
+        for name, one in zip(("p0", "p1"), had, strict=True)
+        for asked, own in [(member(name, 1), ResourceClaim.model_validate(one))]
+    ]
+    assert devices_of(granted(trial, question(members))) == ["a/d0", "a/d1"]
+
+
 def test_a_refusal_names_the_room_that_is_short():
     trial = world(node("a", cpu="2", rack="r"), gpu_slice("a"))
     outcome = refused(trial, gang(3, RACK, gpus=1))

@@ -14,7 +14,7 @@ from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.objects.plan import Reason
 from tests.tools.examples import examples
 from tests.tools.gang_twin import TooMany, best, seats_of, verdict
-from tests.tools.gang_world import GangWorld, crowded_worlds, gang_worlds, varied_worlds
+from tests.tools.gang_world import GangWorld, crowded_worlds, gang_worlds, taking_worlds, varied_worlds
 
 STEPS = 5_000
 
@@ -40,6 +40,12 @@ def test_spread_alternatives_shares_and_exclusion_are_met_as_by_trying_everythin
 @examples(40)
 @given(varied_worlds("volumes"))
 def test_volumes_are_shared_out_as_by_trying_everything(world: GangWorld):
+    compare(world)
+
+
+@examples(60)
+@given(taking_worlds())
+def test_cpus_that_devices_stand_for_are_shared_out_as_by_trying_everything(world: GangWorld):
     compare(world)
 
 
