@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -174,8 +175,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) == len(pairs):
         return found
     doubled = DoubledKeys(found)
-    keys = [key for key, _ in pairs]
-    doubled.keys_of_several = [key for key in found if keys.count(key) > 1]
+    times = Counter(key for key, _ in pairs)
+    doubled.keys_of_several = [key for key, count in times.items() if count > 1]
     return doubled
 
 
