@@ -7,7 +7,7 @@ The types are read from the text of the models of kubernetes-asyncio: to import 
 import ast
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ from reconciler.api.validation.kinds import GroupVersion, ServedKind
 
 LIST = re.compile(r"list\[(?P<of>.+)\]")
 MAP = re.compile(r"dict\(str, (?P<of>.+)\)")
+_TABLES = ("openapi_types", "attribute_map")
 _TABLE = r"^    {} = (\{{.*?\}})$"
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
@@ -65,9 +66,10 @@ VERSION = re.compile(r"V\d+((alpha|beta)\d+)?")
 @cache
 def _folder() -> Path:
     found = find_spec("kubernetes_asyncio")
-    assert found is not None
-    assert found.origin is not None
-    return Path(found.origin).parent / "client" / "models"
+    folder = Path(found.origin or "").parent / "client" / "models" if found is not None else Path()
+    if not (folder / "v1_object_meta.py").is_file():
+        raise RuntimeError(f"kubernetes-asyncio has no source of its models in {folder}; reinstall it")
+    return folder
 
 
 @cache
@@ -79,11 +81,11 @@ def fields_of(model: str, *, newer: bool = True) -> Mapping[str, str] | None:
     path = _folder() / f"{_WORD.sub('_', model).lower()}.py"
     if not path.is_file():
         return None
-    text = path.read_text()
-    types, names = (
-        ast.literal_eval(re.findall(_TABLE.format(table), text, re.MULTILINE | re.DOTALL)[0])
-        for table in ("openapi_types", "attribute_map")
-    )
+    text = path.read_text("utf-8")
+    tables = [re.search(_TABLE.format(table), text, re.MULTILINE | re.DOTALL) for table in _TABLES]
+    types, names = (ast.literal_eval(table[1]) if table is not None else {} for table in tables)
+    if not types or types.keys() != names.keys():
+        raise RuntimeError(f"{path} has no {' and '.join(_TABLES)} as known; install the locked version")
     found = {names[attribute]: kind for attribute, kind in types.items()}
     if "basic" not in found:
         found |= PROPOSED.get(VERSION.sub("", model, count=1), {})
@@ -128,10 +130,7 @@ class Decoded(NamedTuple):
 def known(body: Any, model: str, *, newer: bool) -> Decoded:
     """The body without fields that its type does not have; all of it if `model` is empty."""
     wrong: list[str] = []
-
-    def fields(kind: str) -> Mapping[str, str] | None:
-        return fields_of(kind, newer=newer) if kind[0].isupper() else None
-
+    fields = partial(fields_of, newer=newer)
     return Decoded(_known(body, model or "object", "", wrong, fields, 0), wrong)
 
 

@@ -5,9 +5,11 @@ from pathlib import Path
 import kubernetes_validate
 import msgspec
 import pytest
+from kubernetes_asyncio.client import models
 
 from reconciler.api.validation.served_kinds import every_kind
-from reconciler.embedded.known_fields import NEWER
+from reconciler.embedded import known_fields
+from reconciler.embedded.known_fields import NEWER, PROPOSED, VERSION, fields_of
 from reconciler.embedded.schemas import ANY_FIELDS, definitions
 
 FOLDERS = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema"
@@ -78,6 +80,26 @@ def test_every_type_has_the_published_fields_and_merges(ours, published):
             if "type" in there:
                 assert here["type"] in there["type"], f"{name}.{field}"
     assert differing == OTHER_MERGES
+
+
+def test_fields_that_are_read_from_the_text_of_the_library_are_those_of_its_types():
+    types = {name: kind for name, kind in vars(models).items() if hasattr(kind, "openapi_types")}
+    assert "V1Pod" in types
+    for name, kind in types.items():
+        fields = {kind.attribute_map[attribute]: of for attribute, of in kind.openapi_types.items()}
+        proposed = PROPOSED.get(VERSION.sub("", name, count=1), {})
+        assert {**(fields_of(name, newer=False) or {}), **proposed} == {**fields, **proposed}, name
+
+
+def test_a_library_without_known_source_is_an_error_and_no_type_without_fields(tmp_path, monkeypatch):
+    monkeypatch.setattr(known_fields, "_folder", lambda: tmp_path)
+    (tmp_path / "v1_made_up.py").write_text("class V1MadeUp(BaseModel):\n    name: str\n")
+    with pytest.raises(RuntimeError, match="v1_made_up.py has no openapi_types"):
+        fields_of("V1MadeUp")
+    monkeypatch.undo()
+    monkeypatch.setattr(known_fields, "find_spec", lambda _name: None)
+    with pytest.raises(RuntimeError, match="kubernetes-asyncio has no source"):
+        known_fields._folder.__wrapped__()
 
 
 def test_newer_fields_are_those_of_the_next_release(ours, published):
