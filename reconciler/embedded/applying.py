@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from reconciler.api.validation.bodies import Refusal, bad_request, copy, decode_json, not_implemented
+from reconciler.api.validation.bodies import Refusal, bad_request, copy, decode_json, encode, not_implemented
 from reconciler.api.validation.fields import Field
 from reconciler.api.validation.kinds import GroupVersion, Object
 from reconciler.embedded.known_fields import LIST, MAP, VERSION, fields_of, known, model_of_kind
@@ -84,9 +84,9 @@ def leaves(value: Any, kind: str, path: Path = (), holder: str = "") -> Iterator
         if is_map and name in ATOMIC_MAPS:
             yield path, value
             return
-        fields = fields_of(kind) if kind[0].isupper() else None
+        fields = fields_of(kind) or {}
         for key, inner in value.items():
-            of = is_map["of"] if is_map else (fields or {}).get(key, "object")
+            of = is_map["of"] if is_map else fields.get(key, "object")
             yield from leaves(inner, of, (*path, key), short)
     elif isinstance(value, list) and value and holder in MAPS and (name in KEYS or name in SETS):
         match = LIST.fullmatch(kind)
@@ -98,6 +98,24 @@ def leaves(value: Any, kind: str, path: Path = (), holder: str = "") -> Iterator
                 yield (*path, entry), one
     else:
         yield path, value
+
+
+def mistyped(value: Any, kind: str, path: str = "") -> Iterator[str]:
+    """Where a list, a map or a single value has the place of another of the three. Nulls say nothing."""
+    each, of = LIST.fullmatch(kind), MAP.fullmatch(kind)
+    fields = fields_of(kind)
+    wanted = "list" if each else "map" if of or fields is not None else "scalar"
+    given = "list" if isinstance(value, list) else "map" if isinstance(value, dict) else "scalar"
+    if kind == "object" or (value is None and not path.endswith("]")):
+        return
+    if given != wanted or value is None:
+        yield f"{path}: expected {wanted}, got {encode(value).decode()[:100]}"
+    elif given == "list" and each:
+        for at, one in enumerate(value):
+            yield from mistyped(one, each["of"], f"{path}[{at}]")
+    elif given == "map":
+        for key, one in value.items():
+            yield from mistyped(one, of["of"] if of else (fields or {}).get(key, "object"), f"{path}.{key}")
 
 
 def entry_of(name: str, one: Any) -> Entry:
@@ -150,10 +168,10 @@ class Applier:
         if not isinstance(config, dict):
             raise bad_request("expected an object")
         found = known(config, model, newer=newer)
-        if found.wrong:
-            fields = ", ".join(
-                f".{why.split(chr(34))[1]}: field not declared in schema" for why in found.wrong
-            )
+        wrong = [f".{why.split(chr(34))[1]}: field not declared in schema" for why in found.wrong]
+        wrong += mistyped(found.body, model)
+        if wrong:
+            fields = ", ".join(wrong)
             where = f"{target.namespace}/{target.name}; {target.served}, Kind={target.kind.kind}"
             raise Refusal(500, "", f"failed to create typed patch object ({where}): {fields}")
         if Field(config)["metadata"]["managedFields"].items():
