@@ -34,7 +34,8 @@ class GarbageCollector:
             return [change.record.key]
         for kind, key in self._dependents.pop(change.record.object["metadata"]["uid"], ()):
             self._collect(kind, key)
-        for owner in self._owners(change.record.object):
+        for reference, owner in self._owners(change.record.object):
+            self._dependents.get(reference["uid"], {}).pop((self.subject, change.record.key), None)
             if owner is not None:
                 self._finish(owner)
         return ()
@@ -44,17 +45,14 @@ class GarbageCollector:
         record = self._api.store[self.subject].get(key)
         if record is None:
             return
-        for reference in _references(record.object):
+        for reference, _ in self._owners(record.object):
             self._dependents[reference["uid"]][self.subject, key] = None
-        if _references(record.object):
-            self._collect(self.subject, key)
+        self._collect(self.subject, key)
         if "deletionTimestamp" in record.object["metadata"]:
             self._finish(record)
 
-    def _owners(self, obj: Object) -> Iterator[Record | None]:
-        """The owner of each reference; None if it is gone. Owners of kinds that are not served count as gone
-        for nobody: they are left out.
-        """
+    def _owners(self, obj: Object) -> Iterator[tuple[Object, Record | None]]:
+        """Each reference to an owner of a kind that is served, and the owner; None if it is gone."""
         namespace = obj["metadata"].get("namespace", "")
         for reference in _references(obj):
             kind = self._api.kind_of(reference["apiVersion"], reference["kind"])
@@ -62,21 +60,25 @@ class GarbageCollector:
                 key = f"{namespace}/{reference['name']}" if kind.namespaced else reference["name"]
                 record = self._api.store[kind].get(key)
                 is_same = record is not None and record.object["metadata"]["uid"] == reference["uid"]
-                yield record if is_same else None
+                yield reference, record if is_same else None
 
     def _collect(self, kind: ServedKind, key: str) -> None:
-        """Delete an object whose owners are all gone; else drop its references to those that are."""
+        """Delete an object whose owners are all gone or wait for its deletion; else drop its references to
+        those that do. Owners of kinds that are not served may be there.
+        """
         record = self._api.store[kind].get(key)
         if record is None or "deletionTimestamp" in record.object["metadata"]:
             return
-        references, owners = _references(record.object), list(self._owners(record.object))
-        if len(owners) < len(references) or None not in owners:
-            return  # an owner of a kind that is not served may be there
-        gone = [one["uid"] for one, owner in zip(references, owners, strict=True) if owner is None]
-        if len(gone) == len(references):
-            self._delete(record, "Background")
+        owners = list(self._owners(record.object))
+        waiting = {one["uid"] for one, owner in owners if owner is not None and _waits(owner)}
+        left = waiting | {one["uid"] for one, owner in owners if owner is None}
+        if not left:
+            return
+        if any(one["uid"] not in left for one in _references(record.object)):
+            self._disown(record, left)
         else:
-            self._disown(record, gone)
+            blocks = any(_blocks(record.object, uid) for uid in waiting)
+            self._delete(record, "Foreground" if blocks else "Background")
 
     def _finish(self, owner: Record) -> None:
         """Do what keeps a deleted object: the deletion of its dependents, or their release."""
@@ -93,8 +95,7 @@ class GarbageCollector:
                 self._disown(one, [uid])
         else:
             for one in dependents:
-                if "deletionTimestamp" not in one.object["metadata"]:
-                    self._delete(one, "Foreground" if _blocks(one.object, uid) else "Background")
+                self._collect(one.kind, one.key)
             if any(
                 _blocks(left.object, uid)
                 for one in dependents
@@ -130,6 +131,12 @@ class GarbageCollector:
 def _place(record: Record) -> tuple[str, str]:
     metadata = record.object["metadata"]
     return metadata.get("namespace", ""), metadata["name"]
+
+
+def _waits(owner: Record) -> bool:
+    """Whether an owner is deleted in the foreground."""
+    metadata = owner.object["metadata"]
+    return "deletionTimestamp" in metadata and FOREGROUND in metadata.get("finalizers", ())
 
 
 def _references(obj: Object) -> list[Object]:

@@ -61,6 +61,31 @@ async def test_in_the_foreground_an_owner_waits_for_dependents_that_block_it(api
     assert names(api) == {"free"}
 
 
+async def test_in_the_foreground_a_dependent_with_another_owner_stays(api):
+    owner, other = make(api, "owner"), make(api, "other")
+    make(api, "both", owner, other, blockOwnerDeletion=True)
+    elsewhere = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u"}
+    shared = make(api, "shared", owner)["metadata"]["ownerReferences"]
+    patch = {"metadata": {"ownerReferences": [*shared, elsewhere]}}
+    ok(api, "PATCH", f"{MAPS}/shared", patch, media=MERGE)
+    ok(api, "DELETE", f"{MAPS}/owner", {"propagationPolicy": "Foreground"})
+    await settle(api)
+    assert names(api) == {"other", "both", "shared"}
+    (left,) = ok(api, "GET", f"{MAPS}/both")["metadata"]["ownerReferences"]
+    assert left["name"] == "other"
+    assert ok(api, "GET", f"{MAPS}/shared")["metadata"]["ownerReferences"] == [elsewhere]
+
+
+async def test_a_dependent_that_is_made_while_its_owner_waits_goes_too(api):
+    owner = make(api, "owner")
+    make(api, "slow", owner, blockOwnerDeletion=True)
+    ok(api, "PATCH", f"{MAPS}/slow", {"metadata": {"finalizers": ["example.com/slow"]}}, media=MERGE)
+    ok(api, "DELETE", f"{MAPS}/owner", {"propagationPolicy": "Foreground"})
+    make(api, "late", owner)
+    await settle(api)
+    assert names(api) == {"owner", "slow"}
+
+
 async def test_orphans_stay_without_owners(api):
     make(api, "child", make(api, "owner"))
     ok(api, "DELETE", f"{MAPS}/owner", {"propagationPolicy": "Orphan"})
