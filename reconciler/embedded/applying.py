@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from reconciler.api.validation.bodies import Refusal, bad_request, copy, decode_json, encode, not_implemented
+from reconciler.api.validation.bodies import Refusal, bad_request, copy, decode_json, not_implemented
 from reconciler.api.validation.fields import Field
 from reconciler.api.validation.kinds import GroupVersion, Object
 from reconciler.embedded.known_fields import LIST, MAP, VERSION, fields_of, known, model_of_kind
@@ -100,30 +100,12 @@ def leaves(value: Any, kind: str, path: Path = (), holder: str = "") -> Iterator
         yield path, value
 
 
-def mistyped(value: Any, kind: str, path: str = "") -> Iterator[str]:
-    """Where a list, a map or a single value has the place of another of the three. Nulls say nothing."""
-    each, of = LIST.fullmatch(kind), MAP.fullmatch(kind)
-    fields = fields_of(kind)
-    wanted = "list" if each else "map" if of or fields is not None else "scalar"
-    given = "list" if isinstance(value, list) else "map" if isinstance(value, dict) else "scalar"
-    if kind == "object" or (value is None and not path.endswith("]")):
-        return
-    if given != wanted or value is None:
-        yield f"{path}: expected {wanted}, got {encode(value).decode()[:100]}"
-    elif given == "list" and each:
-        for at, one in enumerate(value):
-            yield from mistyped(one, each["of"], f"{path}[{at}]")
-    elif given == "map":
-        for key, one in value.items():
-            yield from mistyped(one, of["of"] if of else (fields or {}).get(key, "object"), f"{path}.{key}")
-
-
 def entry_of(name: str, one: Any) -> Entry:
     """The step to an entry of a list."""
-    if not isinstance(one, dict):
+    if name in SETS:
         return Entry((), (one,))
-    known_names = KEYS.get(name, ((name,),))
-    names = next((names for names in known_names if names[0] in one), None)
+    known_names = KEYS[name]
+    names = next((names for names in known_names if names[0] in (one or ())), None)
     if names is None:
         why = f'associative list with keys has an element that omits key field "{known_names[0][0]}"'
         raise Refusal(500, "", f"failed to create typed patch object: .{name}: {why}")
@@ -168,10 +150,10 @@ class Applier:
         if not isinstance(config, dict):
             raise bad_request("expected an object")
         found = known(config, model, newer=newer)
-        wrong = [f".{why.split(chr(34))[1]}: field not declared in schema" for why in found.wrong]
-        wrong += mistyped(found.body, model)
-        if wrong:
-            fields = ", ".join(wrong)
+        if found.wrong:
+            fields = ", ".join(
+                f".{why.split(chr(34))[1]}: field not declared in schema" for why in found.wrong
+            )
             where = f"{target.namespace}/{target.name}; {target.served}, Kind={target.kind.kind}"
             raise Refusal(500, "", f"failed to create typed patch object ({where}): {fields}")
         if Field(config)["metadata"]["managedFields"].items():

@@ -7,13 +7,13 @@ The types are read from the text of the models of kubernetes-asyncio: to import 
 import ast
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import cache, partial
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from reconciler.api.validation.bodies import MAX_DEPTH, DoubledKeys, bad_request, invalid
-from reconciler.api.validation.fields import Cause
+from reconciler.api.validation.fields import Cause, WrongType
 from reconciler.api.validation.kinds import GroupVersion, ServedKind
 
 LIST = re.compile(r"list\[(?P<of>.+)\]")
@@ -26,8 +26,8 @@ NEWER: Mapping[str, Mapping[str, str]] = {
     "ClusterTrustBundleProjection": {"user": "int"},
     "ConfigMapVolumeSource": {"defaultUser": "int"},
     "CSINode": {"status": "object"},
-    "Device": {"nodeAllocatableResources": "list[object]"},
-    "BasicDevice": {"nodeAllocatableResources": "list[object]"},
+    "Device": {"nodeAllocatableResources": "dict(str, object)"},
+    "BasicDevice": {"nodeAllocatableResources": "dict(str, object)"},
     "DeviceCounterConsumption": {"compatibilityGroups": "list[str]"},
     "DeviceRequest": {"derivedAttributes": "list[object]"},
     "DeviceRequestAllocationResult": {"skipNodeOperations": "list[str]"},
@@ -39,7 +39,7 @@ NEWER: Mapping[str, Mapping[str, str]] = {
     "GRPCAction": {"mode": "str"},
     "HTTPGetAction": {"protocol": "str"},
     "KeyToPath": {"user": "int"},
-    "NodeAllocatableResourceClaimStatus": {"mapping": "object", "overhead": "object"},
+    "NodeAllocatableResourceClaimStatus": {"mapping": "list[object]", "overhead": "list[object]"},
     "NodeSpec": {"podPreemptionPolicy": "object"},
     "NodeSystemInfo": {"runningInUserNamespace": "bool"},
     "PersistentVolumeClaimStatus": {"healthStatus": "object"},
@@ -117,9 +117,6 @@ def model_of_kind(served: GroupVersion, kind: ServedKind) -> str:
     return next(filter(None, (model_of(other, kind.kind) for other in (served, *same))), "")
 
 
-_Fields = Callable[[str], Mapping[str, str] | None]
-
-
 class Decoded(NamedTuple):
     """A body with the fields of its type, and what is wrong with it in the words of an API server."""
 
@@ -128,34 +125,61 @@ class Decoded(NamedTuple):
 
 
 def known(body: Any, model: str, *, newer: bool) -> Decoded:
-    """The body without fields that its type does not have; all of it if `model` is empty."""
+    """The body without fields that its type does not have; all of it if `model` is empty. Raises WrongType
+    for a list, a map or a single value in the place of another of these.
+    """
     wrong: list[str] = []
-    fields = partial(fields_of, newer=newer)
-    return Decoded(_known(body, model or "object", "", wrong, fields, 0), wrong)
+    return Decoded(_known(body, model or "object", "", wrong, 0, newer=newer), wrong)
 
 
-def _known(value: Any, kind: str, path: str, wrong: list[str], fields_in: _Fields, depth: int) -> Any:
+class _Type(NamedTuple):
+    """What a value may be."""
+
+    shape: str
+    """Empty: anything"""
+    of: str
+    """The type of its entries that are in no field"""
+    fields: Mapping[str, str] | None
+
+
+_SHAPES: Mapping[type, str] = {list: "an array", dict: "an object", DoubledKeys: "an object"}
+_SINGLE = "a single value"
+
+
+@cache
+def _type_of(kind: str, *, newer: bool) -> _Type:
+    fields = fields_of(kind, newer=newer)
+    if match := LIST.fullmatch(kind):
+        return _Type(_SHAPES[list], match["of"], None)
+    if match := MAP.fullmatch(kind):
+        return _Type(_SHAPES[dict], match["of"], None)
+    shape = "" if kind == "object" else _SINGLE if fields is None else _SHAPES[dict]
+    return _Type(shape, "object", fields)
+
+
+def _known(value: Any, kind: str, path: str, wrong: list[str], depth: int, *, newer: bool) -> Any:
     if depth > MAX_DEPTH:
         raise bad_request(f"exceeded max depth of {MAX_DEPTH}")
+    wanted, of, fields = _type_of(kind, newer=newer)
+    given = _SHAPES.get(type(value), _SINGLE)
+    if wanted and given != wanted and value is not None:
+        raise WrongType(f"{path}: expected {wanted}, got {given}")
     if isinstance(value, list):
-        match = LIST.fullmatch(kind)
-        of = match["of"] if match else "object"
-        return [_known(one, of, f"{path}[{at}]", wrong, fields_in, depth + 1) for at, one in enumerate(value)]
+        return [
+            _known(one, of, f"{path}[{at}]", wrong, depth + 1, newer=newer) for at, one in enumerate(value)
+        ]
     if not isinstance(value, dict):
         return value
     dot = f"{path}." if path else ""
     if isinstance(value, DoubledKeys):
         wrong += [f'duplicate field "{dot}{key}"' for key in value.keys_of_several]
-    match = MAP.fullmatch(kind)
-    of = match["of"] if match else "object"
-    fields = fields_in(kind)
     kept = {}
     for key, inner in value.items():
         if fields is not None and key not in fields:
             wrong.append(f'unknown field "{dot}{key}"')
         else:
             type_of = of if fields is None else fields[key]
-            kept[key] = _known(inner, type_of, f"{dot}{key}", wrong, fields_in, depth + 1)
+            kept[key] = _known(inner, type_of, f"{dot}{key}", wrong, depth + 1, newer=newer)
     return kept
 
 

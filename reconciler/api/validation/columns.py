@@ -120,7 +120,7 @@ def _address(kind: str) -> Any:
 
     def cell(obj: Object, _now: datetime) -> str:
         addresses = obj.get("status", {}).get("addresses", ())
-        return next((one["address"] for one in addresses if one.get("type") == kind), "<none>")
+        return next((one.get("address", "") for one in addresses if one.get("type") == kind), "<none>")
 
     return cell
 

@@ -77,6 +77,26 @@ def test_names_of_maps_and_opaque_parameters_are_no_fields():
     assert found["spec"]["devices"]["config"] == made["spec"]["devices"]["config"]
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "where"),
+    [
+        ("/api/v1/nodes", {"spec": ["a"]}, "spec"),
+        ("/api/v1/nodes", {"status": {"conditions": [["a"]]}}, "status.conditions[0]"),
+        ("/api/v1/nodes", {"metadata": {"labels": {"a": {}}}}, "metadata.labels.a"),
+        ("/api/v1/namespaces/default/services", {"spec": {"selector": "a"}}, "spec.selector"),
+        ("/api/v1/namespaces/default/services", {"spec": {"ports": [{"port": {}}]}}, "spec.ports[0].port"),
+    ],
+)
+def test_a_list_a_map_or_a_single_value_in_the_place_of_another_is_refused(path, body, where):
+    api = ApiServer()
+    code, found = call(api, "POST", path, {**body, "metadata": {"name": "a", **body.get("metadata", {})}})
+    assert (code, found["reason"]) == (400, "BadRequest")
+    assert f"{where}: expected a" in found["message"]
+    ok(api, "POST", path, {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 1}]}})
+    code, found = call(api, "PATCH", f"{path}/a", body, media=MERGE)
+    assert (code, f"{where}: expected a" in found["message"]) == (400, True)
+
+
 @pytest.mark.parametrize("media", ["application/octet-stream", "*/*", "text/plain", "application/yaml"])
 @pytest.mark.parametrize(("method", "path"), [("POST", CLAIMS), ("PUT", f"{CLAIMS}/c"), ("DELETE", CLAIMS)])
 def test_bodies_of_unknown_types_are_refused(media, method, path):
