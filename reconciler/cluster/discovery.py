@@ -97,8 +97,7 @@ async def newer_kinds(client: Client) -> list[Raw]:
     found: dict[tuple[str, str], Raw] = {}
     for group in dict.fromkeys((RESOURCE, SCHEDULING, *(group for group, _ in NOT_FOLLOWED))):
         for version in await _served_versions(client, group):
-            listing = await client.fetch(f"/apis/{group}/{version}")
-            for kind in (one["kind"] for one in listing["resources"] if "watch" in one["verbs"]):
+            for kind in (one["kind"] for one in await _watchable(client, f"/apis/{group}/{version}")):
                 if is_newer(group, kind):
                     raw: Raw = {"apiVersion": f"{group}/{version}", "kind": kind, "metadata": {"name": ""}}
                     found.setdefault((group, kind), raw)
@@ -115,8 +114,13 @@ async def _served_versions(client: Client, group: str) -> list[str]:
 
 async def _offered(client: Client, path: str) -> frozenset[str]:
     """The plurals of the kinds of one version that can be watched."""
+    return frozenset(entry["name"] for entry in await _watchable(client, path))
+
+
+async def _watchable(client: Client, path: str) -> list[Raw]:
+    """The entries of the kinds of one version that can be watched. A server may write null for none."""
     listing = await client.fetch(path)
-    return frozenset(entry["name"] for entry in listing["resources"] if "watch" in entry["verbs"])
+    return [entry for entry in listing["resources"] or () if "watch" in entry["verbs"]]
 
 
 EMBEDDED = "dra-reconciler"

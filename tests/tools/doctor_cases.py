@@ -364,6 +364,16 @@ CASES = [
         "11 of memory",
     ),
     Case(
+        "device-never-fits",
+        "no amount, of less than none",
+        yaml_of(
+            counters(sets={"set": {"memory": "-1"}}),
+            part("s", drawing("a", {"counterSet": "set", "counters": {"memory": {}}}), count=2),
+        ),
+        ("spec.devices[0].consumesCounters[0].counters[memory].value",),
+        "0 of memory",
+    ),
+    Case(
         "unused-counter",
         "cores",
         yaml_of(counters(sets={"set": {"memory": "10", "cores": "4"}}), part("s", FITS, count=2)),

@@ -180,9 +180,10 @@ def never_fits(data: DoctorInput) -> Iterator[Finding]:
             for entry, path, device, draw in _draws(peers):
                 known = sets[draw.counter_set].counters if draw.counter_set in sets else {}
                 for name, counter in draw.counters.items():
-                    if name in known and counter.get("value", ZERO).nanos > known[name].nanos:
+                    amount = counter.get("value", ZERO)
+                    if name in known and amount > known[name]:
                         what = (
-                            f"{device} draws {counter['value']} of {name}, "
+                            f"{device} draws {amount} of {name}, "
                             f"but set {draw.counter_set} holds {known[name]}"
                         )
                         yield findings.DEVICE_NEVER_FITS.finding(

@@ -68,6 +68,7 @@ async def test_each_kind_is_used_in_the_best_version_served(versions, claims, ru
     [
         pytest.param([status(404)], "it offers no version", id="feature off"),
         pytest.param([group("v1alpha3"), resources(CLAIMS)], "it offers v1alpha3", id="1.31"),
+        pytest.param([group("v1"), ok({"resources": None})], "it offers v1", id="a version without kinds"),
     ],
 )
 async def test_a_server_without_claims_we_can_read_is_refused_at_start(answers, said):
