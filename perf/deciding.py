@@ -133,7 +133,7 @@ def audit(store: Store, granted: Iterable[Granted]) -> None:
     """
     devices: dict[str, tuple[ResourceSliceSpec, Device]] = {}
     left: Counter[tuple[str, str, str, str]] = Counter()
-    for spec in (source.spec for source in store.slices):
+    for spec in (source.spec for source in store.supply.slices):
         for counters in spec.shared_counters:
             for name, counter in counters.counters.items():
                 left[spec.driver, spec.pool.name, counters.name, name] += counter["value"].nanos

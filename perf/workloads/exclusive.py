@@ -36,7 +36,7 @@ def _check_groups(store: Store, taken: list[str]) -> None:
     """Raise Wrong unless all that is held of a GPU shares a group. Looks at the published objects only."""
     groups: dict[tuple[str, str], list[frozenset[str]]] = defaultdict(list)
     wanted = set(taken)
-    for spec in (source.spec for source in store.slices):
+    for spec in (source.spec for source in store.supply.slices):
         for device in spec.devices:
             if f"{spec.driver}/{spec.pool.name}/{device.name}" in wanted:
                 draw = device.consumes_counters[0]

@@ -85,7 +85,7 @@ def delta(size: Size, progress: Progress) -> Outcome:
     decider = Decider.over(mig.fleet(size["nodes"]))
     store = decider.store
     selectors = [compile_selector(mig.profile_is(profile)) for profile in mig.PROFILES]
-    slices = sorted((s for s in store.slices if s.spec.devices), key=lambda s: s.key.name)
+    slices = sorted((s for s in store.supply.slices if s.spec.devices), key=lambda s: s.key.name)
     pictures, masks, decisions = [], [], []
     for turn in range(size["turns"]):
         change = Changed("ResourceSlice", _renewed(slices[turn * 7 % len(slices)], turn))

@@ -89,14 +89,14 @@ class Charges:
         if before is pod and on == node:
             return HERE  # most events of a claim come from our own writes
         self._counted[key] = pod, node
-        if self._store.counts_device_shares and pod.spec.resource_claims:
+        if self._store.supply.counts_device_shares and pod.spec.resource_claims:
             del self._counted[key]  # it changes with the claims and their devices
         nominated = self._nodes.residents.nominate(key, None)
         return _roomier(self._nodes.host(key, pod, node, demand_of(pod, self._store)), nominated)
 
     def devices(self) -> Hosted:
         """Update pods with claims after a change of slices, if devices use resources of their nodes."""
-        if not self._store.counts_device_shares:
+        if not self._store.supply.counts_device_shares:
             return HERE
         return hosted(self.pod(key) for key, pod in self._store.pods.items() if pod.spec.resource_claims)
 

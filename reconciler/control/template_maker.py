@@ -85,7 +85,7 @@ class TemplateMaker:
     async def _make_all(self) -> None:
         """Make what is missing now; forget the pods that have their claims."""
         wanted: dict[ObjectKey, Template] = {}
-        classes = self._intake.store.classes
+        classes = self._intake.store.supply.classes
         for key in list(self._pods):
             pod = self._intake.store.pods.get(key)
             names = [] if pod is None else list(_missing(pod))

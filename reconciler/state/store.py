@@ -5,8 +5,7 @@ store retains what a held device drew before its slices changed. A new store can
 not async: nothing can happen between a read and a change.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -17,22 +16,19 @@ from reconciler.api.objects.claims import Allocation, DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.plan import Plan
-from reconciler.api.objects.semantics import NODE_ALLOCATABLE, TAINT_RULES, TAINTS, Semantics
+from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
 from reconciler.state.delta import NOTHING, SUPPLY, Delta
 from reconciler.state.devices.assembly import Layout
-from reconciler.state.devices.encoding.block import Block
-from reconciler.state.devices.encoding.vocabulary import NodeUse
 from reconciler.state.devices.fleet import Fleet
-from reconciler.state.devices.inventory import Assembled, Assembly, Inventory
+from reconciler.state.devices.inventory import Assembled
 from reconciler.state.devices.ledger import DeviceState, Holder, Ledger
 from reconciler.state.devices.occupancy_columns import OccupancyColumns
-from reconciler.state.devices.reach import NodeInfo
 from reconciler.state.devices.retained_draws import Drawn, RetainedDraws
 from reconciler.state.devices.snapshot import Snapshot, Topology
-from reconciler.state.devices.tainting import Tainting, taintings
 from reconciler.state.held_back import Reserved
 from reconciler.state.nominations import Nomination, Nominations, Nominee
+from reconciler.state.supply import Supply
 
 
 class Vacated(Struct, frozen=True):
@@ -53,9 +49,7 @@ class Store:
         self.rules = rules
         self.refused: dict[tuple[str, ObjectKey], str] = {}
         """Objects on the server that cannot be parsed, and why"""
-        self._classes: dict[str, DeviceClass] = {}
-        self._nodes: dict[str, NodeInfo] = {}
-        self._taint_rules: dict[str, DeviceTaintRule] = {}
+        self.supply = Supply(rules, self._retained_of)
         self._claims: dict[ObjectKey, ResourceClaim] = {}
         self._pods: dict[ObjectKey, Pod] = {}
         self.claims: Mapping[ObjectKey, ResourceClaim] = MappingProxyType(self._claims)
@@ -67,37 +61,14 @@ class Store:
         self._draws_retained: set[PoolID] = set()
         """Pools whose held draws the current change has already retained"""
         self._changed_devices: set[DeviceID] = set()
-        self._inventory = Inventory(rules, self._retained_of)
-        self._node_view: Mapping[str, NodeInfo] | None = None
-        self._topology: Topology | None = None
         self._columns: OccupancyColumns | None = None
-        self._class_view: Mapping[str, DeviceClass] | None = None
         self._snapshot: Snapshot | None = None
         self._version = 0
-        self._supply_is_current = False
-        """Whether slices, nodes and rules are as they were at the last snapshot"""
+        self._topology: Topology | None = None
+        """That of the last snapshot, unless the supply changed since"""
         self._reserved = Reserved(Nominations())
 
     # -- reading
-
-    @property
-    def blocks(self) -> Collection[Block]:
-        """All slices, encoded."""
-        return self._inventory.all_blocks
-
-    @property
-    def slices(self) -> Sequence[ResourceSlice]:
-        """All slices. Each is decoded when asked for: read those of a large fleet in a thread."""
-        return self._inventory.slices
-
-    @property
-    def stating_elsewhere(self) -> tuple[tuple[str, str], ...]:
-        """(name, driver) of slices of other shards whose devices say `compatibleOnlyWith`."""
-        return self._inventory.stating_elsewhere
-
-    @property
-    def taint_rules(self) -> Iterable[DeviceTaintRule]:
-        return self._taint_rules.values()
 
     def assumed(self, uid: str) -> Plan | None:
         """The plan of a claim that is decided but not confirmed yet."""
@@ -116,43 +87,21 @@ class Store:
         """The claims that hold a device, assumed ones included."""
         return self._ledger.state(device).holders
 
-    @property
-    def counts_device_shares(self) -> bool:
-        """Whether some device uses resources of its node, and that counts (NAR-1)."""
-        return bool(self._inventory.vocabulary.mapped.values) and self.rules.has(NODE_ALLOCATABLE)
-
-    def node_uses(self, device: DeviceID) -> tuple[NodeUse, ...]:
-        """How a device uses resources of its node, by the newest slice that has it."""
-        blocks = [one for one in self._inventory.blocks(device.pool_id) if device.device in one.names]
-        if not blocks:
-            return ()
-        block = max(blocks, key=lambda one: one.generation)
-        code = int(block.column("mapped")[block.names.index(device.device)])
-        return self._inventory.vocabulary.mapped.values[code] if code >= 0 else ()
-
     def snapshot(self) -> Snapshot:
         """The current state, frozen. Later changes create another snapshot."""
         if self._snapshot is not None:  # every change drops it
             return self._snapshot
         columns, topology = self._columns, self._topology
-        if columns is None or topology is None or not self._supply_is_current:
-            fleet, layout = self._inventory.fleet(self._effective_rules())
+        if columns is None or topology is None:
+            fleet, layout = self.supply.fleet()
             columns = self._columns_of(fleet, layout)
-            topology = self._topology_of(fleet, layout)
-            self._supply_is_current = True
+            topology = self._topology = self.supply.topology(fleet, layout)
         if self._changed_devices:
             columns.update(self._changed_devices)
             self._changed_devices.clear()
         self._version += 1
-        self._snapshot = Snapshot(self._version, topology, columns.freeze(), self.classes)
+        self._snapshot = Snapshot(self._version, topology, columns.freeze(), self.supply.classes)
         return self._snapshot
-
-    @property
-    def classes(self) -> Mapping[str, DeviceClass]:
-        """The classes by name, frozen."""
-        if self._class_view is None:
-            self._class_view = MappingProxyType(dict(self._classes))
-        return self._class_view
 
     @property
     def nominations(self) -> Nominations:
@@ -176,36 +125,14 @@ class Store:
         """Whether nothing changed since the last snapshot, so that the next one is the same."""
         return self._snapshot is not None
 
-    @property
-    def unbuilt(self) -> bool:
-        """Whether pools have to be built before the next snapshot."""
-        return self._inventory.unbuilt
-
-    def build_ahead(self, pools: int) -> bool:
-        """Do part of the work of the next snapshot; return whether any pool had to be built."""
-        return self._inventory.build_ahead(pools)
-
-    def assembly(self) -> Assembly | None:
-        """The work of joining all pools to a fleet, if that takes long; None if the next snapshot may do it.
-
-        Any thread may run it, while the store changes. `adopt` takes the result.
-        """
-        return (
-            None
-            if self._effective_rules()
-            else self._inventory.assembly(self._topology, self._frozen_nodes())
-        )
-
     def adopt(self, assembled: Assembled) -> None:
         """Take over a fleet that was assembled elsewhere, unless a snapshot was faster.
 
         What changed meanwhile stays to be done: the next snapshot has it.
         """
-        fleet, layout = assembled.topology.fleet, assembled.layout
-        if self._inventory.adopt(fleet, layout):
-            self._snapshot = None
-            self._columns_of(fleet, layout)
-            self._topology = assembled.topology
+        if self.supply.adopt(assembled):
+            self._snapshot = self._topology = None
+            self._columns_of(assembled.topology.fleet, assembled.layout)
 
     # -- changing
 
@@ -318,15 +245,7 @@ class Store:
                 return list(self._claims)
             case "Pod":
                 return list(self._pods)
-            case "ResourceSlice":
-                return [ObjectKey("", name) for name in self._inventory.names]
-            case "DeviceClass":
-                return [ObjectKey("", name) for name in self._classes]
-            case "Node":
-                return [ObjectKey("", name) for name in self._nodes]
-            case "DeviceTaintRule":
-                return [ObjectKey("", name) for name in self._taint_rules]
-        return []
+        return [ObjectKey("", name) for name in self.supply.names(kind)]
 
     def _put(self, thing: ApiObject) -> Delta:
         put = _PUTS.get(type(thing))
@@ -340,17 +259,13 @@ class Store:
         return Delta(pods=frozenset([pod.key]))
 
     def _put_class(self, device_class: DeviceClass) -> Delta:
-        name = device_class.key.name
-        if self._classes.get(name) == device_class:
-            return NOTHING
-        self._classes[name] = device_class
-        return self._class_changed(name)
+        return self._class_changed(device_class.key.name) if self.supply.put_class(device_class) else NOTHING
+
+    def _put_node(self, node: Node) -> Delta:
+        return self._supply_changed() if self.supply.put_node(node) else NOTHING
 
     def _put_rule(self, rule: DeviceTaintRule) -> Delta:
-        if self._taint_rules.get(rule.key.name) == rule:
-            return NOTHING
-        self._taint_rules[rule.key.name] = rule
-        return self._supply_changed()
+        return self._supply_changed() if self.supply.put_rule(rule) else NOTHING
 
     def _drop(self, kind: str, key: ObjectKey, stating: str = "") -> Delta:
         match kind:
@@ -360,12 +275,11 @@ class Store:
                 return Delta(pods=frozenset([key]))
             case "ResourceSlice":
                 return self._drop_slice(key.name) | self._note_stating(key.name, stating)
-            case "DeviceClass" if self._classes.pop(key.name, None) is not None:
+            case "DeviceClass" if self.supply.drop_class(key.name):
                 return self._class_changed(key.name)
-            case "Node" if self._nodes.pop(key.name, None) is not None:
-                self._node_view = None
+            case "Node" if self.supply.drop_node(key.name):
                 return self._supply_changed()
-            case "DeviceTaintRule" if self._taint_rules.pop(key.name, None) is not None:
+            case "DeviceTaintRule" if self.supply.drop_rule(key.name):
                 return self._supply_changed()
         return NOTHING
 
@@ -391,42 +305,35 @@ class Store:
         return Delta(claims=frozenset([key])) | self._note(self._ledger.release(uid))
 
     def _drop_slice(self, name: str) -> Delta:
-        known = self._inventory.known(name)
+        known = self.supply.inventory.known(name)
         if known is None:
             return NOTHING
         self._retain_draws(known.pool)
-        self._inventory.drop(name)
+        self.supply.inventory.drop(name)
         return self._supply_changed()
 
     def _note_stating(self, name: str, driver: str) -> Delta:
-        return self._supply_changed() if self._inventory.note_stating(name, driver) else NOTHING
+        return self._supply_changed() if self.supply.inventory.note_stating(name, driver) else NOTHING
 
     def _put_slice(self, source: ResourceSlice) -> Delta:
-        known, block = self._inventory.known(source.key.name), self._inventory.encoded(source)
+        known, block = self.supply.inventory.known(source.key.name), self.supply.inventory.encoded(source)
         if known is not None and block.means_the_same_as(known):
             return NOTHING
         self._retain_draws(block.pool)
         if known is not None:
             self._retain_draws(known.pool)
-        self._inventory.put(block)
+        self.supply.inventory.put(block)
         return self._supply_changed()
 
     def _retain_draws(self, pool: PoolID) -> None:
         """Retain what held devices of a pool draw, before the first of its slices changes."""
-        blocks = self._inventory.blocks(pool)
+        blocks = self.supply.inventory.blocks(pool)
         if blocks and pool not in self._draws_retained and (held := self._ledger.held_in(pool)):
-            self.retained.retain(pool, blocks, held, self._inventory.vocabulary)
+            self.retained.retain(pool, blocks, held, self.supply.inventory.vocabulary)
         self._draws_retained.add(pool)
 
     def _retained_of(self, pool: PoolID) -> Mapping[str, Drawn]:
         return self.retained.of(pool)
-
-    def _put_node(self, node: Node) -> Delta:
-        info = NodeInfo(node.key.name, node.metadata.labels, _features(node.status.declared_features))
-        if self._nodes.get(info.name) == info:  # most changes of a node are heartbeats
-            return NOTHING
-        self._nodes[info.name], self._node_view = info, None
-        return self._supply_changed()
 
     def _note(self, devices: set[DeviceID]) -> Delta:
         """Record devices whose state changed. A device counts as freed if no claim holds it exclusively."""
@@ -445,7 +352,7 @@ class Store:
                 self.retained.release(device for device in devices if not self._ledger.state(device).holders)
 
     def _supply_changed(self) -> Delta:
-        self._snapshot, self._supply_is_current = None, False
+        self._snapshot = self._topology = None
         return SUPPLY
 
     def _columns_of(self, fleet: Fleet, layout: Layout | None) -> OccupancyColumns:
@@ -457,33 +364,10 @@ class Store:
             self._columns = OccupancyColumns(fleet, self._ledger, self.retained, layout, carried)
         return self._columns
 
-    def _topology_of(self, fleet: Fleet, layout: Layout | None) -> Topology:
-        """The fleet with the nodes. It shares with the previous topology what did not change."""
-        nodes = self._frozen_nodes()
-        if self._topology is None or layout is not None or self._topology.nodes is not nodes:
-            previous, replaced = self._topology, layout.replaced if layout is not None else None
-            if layout is not None and previous is not None and previous.fleet is not layout.previous:
-                replaced = None
-            self._topology = Topology.of(fleet, nodes, self.rules, previous=previous, replaced=replaced)
-        return self._topology
-
-    def _frozen_nodes(self) -> Mapping[str, NodeInfo]:
-        if self._node_view is None:
-            self._node_view = MappingProxyType(dict(self._nodes))
-        return self._node_view
-
-    def _effective_rules(self) -> tuple[Tainting, ...]:
-        if not (self._taint_rules and self.rules.has(TAINTS) and self.rules.has(TAINT_RULES)):
-            return ()
-        return tuple(
-            taintings([self._taint_rules[name] for name in sorted(self._taint_rules)], self._classes)
-        )
-
     def _class_changed(self, name: str) -> Delta:
-        self._class_view = self._snapshot = None
-        selectors = (rule.spec.device_selector for rule in self._taint_rules.values())
-        taints = any(one is not None and one.device_class_name == name for one in selectors)
-        return Delta(classes=frozenset([name])) | (self._supply_changed() if taints else NOTHING)
+        self._snapshot = None
+        found = Delta(classes=frozenset([name]))
+        return found | self._supply_changed() if self.supply.taints_by(name) else found
 
 
 _PUTS: Mapping[type, Callable[[Store, Any], Delta]] = {
@@ -506,9 +390,3 @@ def _older(thing: ApiObject, known: ApiObject) -> bool:
     """Whether an object is older than the known version. resourceVersions of one kind are ordered numbers."""
     new, old = thing.metadata.resource_version, known.metadata.resource_version
     return new.isdigit() and old.isdigit() and int(new) < int(old)
-
-
-@lru_cache
-def _features(declared: tuple[str, ...]) -> frozenset[str]:
-    """The features of a node. Most nodes have the same."""
-    return frozenset(declared)

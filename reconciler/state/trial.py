@@ -16,7 +16,6 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.errors import Inconsistent
 from reconciler.state.delta import Delta
-from reconciler.state.devices.inventory import Inventory
 from reconciler.state.devices.ledger import Ledger
 from reconciler.state.devices.occupancy_columns import OccupancyColumns
 from reconciler.state.devices.retained_draws import RetainedDraws
@@ -27,6 +26,7 @@ from reconciler.state.nodes.table import Nodes
 from reconciler.state.nominations import NOBODY, Nominations, Nominee
 from reconciler.state.pods.device_shares import demand_of
 from reconciler.state.store import Store
+from reconciler.state.supply import Supply
 
 
 class AppliesChanges(Protocol):
@@ -89,12 +89,7 @@ class Forked(Store):
 
     def __init__(self, fork: Fork) -> None:
         super().__init__(fork.snapshot.rules)
-        self._topology = fork.snapshot.topology
-        # With the taints of taint rules, of which it has none itself.
-        self._inventory = Inventory(fork.snapshot.rules, self._retained_of, fork.snapshot.fleet)
-        self._node_view = fork.snapshot.topology.nodes
-        self._nodes = dict(self._node_view)
-        self._classes = dict(fork.snapshot.classes)
+        self.supply = Supply(fork.snapshot.rules, self._retained_of, fork.snapshot)
         self._ledger, self.retained, self._columns = fork.ledger, fork.retained, fork.columns
         self._claims.update(fork.claims())
         self._pods.update(fork.pods)

@@ -66,10 +66,12 @@ class Places:
         Claims of several members have no device that stands for a resource of the node (NAR-4).
         """
         store = self._trial.store
-        if not store.counts_device_shares:
+        if not store.supply.counts_device_shares:
             return True
         plans = [store.assumed(claim.metadata.uid) for claim in kind.shared]
-        if any(plan is not None and use_of(plan.allocation, store.node_uses).is_mapped for plan in plans):
+        if any(
+            plan is not None and use_of(plan.allocation, store.supply.node_uses).is_mapped for plan in plans
+        ):
             return False
         row = self._trial.nodes.row_of(node)
         wanted = takes(kind, member, self._trial)
@@ -95,7 +97,7 @@ class Places:
 
 def takes(kind: Kind, member: int, trial: Trial) -> Wanted:
     """What a member takes of its node, with the devices that its claims have in a trial."""
-    if not trial.store.counts_device_shares:
+    if not trial.store.supply.counts_device_shares:
         return kind.wanted
     of = kind.members[member]
     plans = [plan for claim in of.claims if (plan := trial.store.assumed(claim.metadata.uid)) is not None]
@@ -159,7 +161,7 @@ class Likeness:
         return devices, self._masks[:, place].tobytes(), self._room[:, row].tobytes()
 
     def _comparable(self, kinds: Sequence[Kind]) -> bool:
-        if self._trial.store.counts_device_shares:
+        if self._trial.store.supply.counts_device_shares:
             return False  # what devices take of nodes differs
         for option in self._options.values():
             current = available(option, self._snapshot)

@@ -254,7 +254,7 @@ class Search:
 
         Where policies order nodes, one member: the next one may prefer another node.
         """
-        first, one_by_one = self._placed[kind.number], self._trial.store.counts_device_shares
+        first, one_by_one = self._placed[kind.number], self._trial.store.supply.counts_device_shares
         tried: set[Hashable] = set()
         for place in self._candidates(kind, self._claims(kind, first)):
             seats = self._seats[place]

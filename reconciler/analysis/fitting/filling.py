@@ -366,7 +366,7 @@ def _form(kind: Kind, snapshot: Snapshot, trial: Trial, plain: dict[RequestKey, 
     """`plain` keeps which options are."""
     if kind.error is not None or kind.shared or kind.held or kind.prefers or kind.has_alternatives:
         raise NeedsSearch
-    if trial.store.counts_device_shares and kind.pod.spec.resource_claims:
+    if trial.store.supply.counts_device_shares and kind.pod.spec.resource_claims:
         raise NeedsSearch  # what its devices take of nodes differs
     if kind.pod.spec.volumes and trial.nodes.volumes.considered:
         raise NeedsSearch

@@ -52,7 +52,7 @@ def without_nodes(names: frozenset[str], world: World) -> Drained:
 def without_devices(matches: Matches, world: World) -> Drained:
     """Remove devices. What pods hold of them stays held until they leave."""
     found: set[DeviceID] = set()
-    for source in list(world.store.slices):
+    for source in list(world.store.supply.slices):
         spec = source.spec
         gone = [device for device in spec.devices if matches(spec, device)]
         if gone:

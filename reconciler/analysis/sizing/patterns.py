@@ -226,7 +226,7 @@ class EmptyNode:
         outcome = decide(claims, trial.snapshot, steps=self._steps)
         if not isinstance(outcome, Granted):
             return None if outcome.reason == Reason.GAVE_UP else False
-        if trial.store.counts_device_shares:
+        if trial.store.supply.counts_device_shares:
             return None  # what these devices take of the node differs from what others would
         trial.place(outcome.plans)
         for pod in (unit.pod for unit in units if unit.pod is not None):

@@ -94,7 +94,7 @@ class Ground(NamedTuple):
             with_plans(store.claims, store.assumptions),
             snapshot.fleet,
             snapshot.classes,
-            tuple(store.taint_rules),
+            tuple(store.supply.taint_rules),
             nodes,
             groups,
             budgets,

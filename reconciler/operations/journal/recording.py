@@ -124,9 +124,9 @@ class Recorder:
             yield from beginning()
         others = {kind: known.values() for kind, known in self._others.items() if kind != "Node"}
         kept = (
-            store.classes.values(),
-            store.taint_rules,
-            (block.source() for block in store.blocks),
+            store.supply.classes.values(),
+            store.supply.taint_rules,
+            (block.source() for block in store.supply.blocks),
             store.pods.values(),
             store.claims.values(),
         )
@@ -134,7 +134,7 @@ class Recorder:
             yield from _all(kind, objects)
         for (kind, key), why in store.refused.items():
             yield Refused(kind, key, why)
-        for name, driver in store.stating_elsewhere:
+        for name, driver in store.supply.stating_elsewhere:
             yield Removed("ResourceSlice", ObjectKey("", name), driver)
         yield from map(Assumed, store.assumptions)
         for pod, node in state.assumed_pods.items():

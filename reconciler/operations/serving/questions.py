@@ -267,7 +267,7 @@ class WhatifEndpoint(Endpoint):
             volumes.considered,
             self._groups.fork(),
         )
-        supply = self._store.slices, tuple(self._store.taint_rules)
+        supply = self._store.supply.slices, tuple(self._store.supply.taint_rules)
         return await self._answered(
             partial(_answer_whatif, text, options, fork, supply, nodes, others, self._policies())
         )

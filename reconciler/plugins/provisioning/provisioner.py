@@ -233,7 +233,7 @@ class Provisioner:
             return
         store, nodes = self._intake.store, self._intake.nodes
         forked, groups_fork = Forked.fork_of(store), self._intake.groups.fork()
-        question = NodesQuestion(due, forked, nodes.fork(), groups_fork, store.slices)
+        question = NodesQuestion(due, forked, nodes.fork(), groups_fork, store.supply.slices)
         needed = await self._thread.run(lambda wanted: self._size(question, wanted))
         for group in [one for one in due if one.key in needed][:free]:
             if self._leads.is_set():

@@ -101,9 +101,9 @@ def demand_of(pod: Pod, store: Store, plans: Iterable[Plan] = ()) -> dict[str, i
     they may be for claims that nobody wrote.
     """
     reported = pod.status.node_allocatable_resource_claim_statuses
-    if not (store.counts_device_shares or (reported and store.rules.has(NODE_ALLOCATABLE))):
+    if not (store.supply.counts_device_shares or (reported and store.rules.has(NODE_ALLOCATABLE))):
         return demand(pod)
     held: dict[ObjectKey, Allocation | None] = {key: allocation_of(store, key) for key in claims_of(pod)}
     held |= {plan.claim: plan.allocation for plan in plans}
-    uses = {key: use_of(one, store.node_uses) for key, one in held.items() if one is not None}
+    uses = {key: use_of(one, store.supply.node_uses) for key, one in held.items() if one is not None}
     return demand(pod, share_of(pod, uses))

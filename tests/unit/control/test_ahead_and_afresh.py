@@ -190,9 +190,9 @@ class World:
 
     def ahead(self, steps: int) -> None:
         """Build some pools; the fleet of all of them is joined aside from then on."""
-        while steps and self.store.build_ahead(1):
+        while steps and self.store.supply.build_ahead(1):
             steps -= 1
-        self.work = self.store.assembly() or self.work
+        self.work = self.store.supply.assembly() or self.work
 
     def adopt(self) -> None:
         if self.work is not None:

@@ -42,13 +42,13 @@ def ready() -> Store:
     store = Store(Semantics())
     for change in BEGINNING:
         store.apply(change)
-    while store.build_ahead(MANY_POOLS):
+    while store.supply.build_ahead(MANY_POOLS):
         pass
     return store
 
 
 def built_ahead(store: Store) -> None:
-    while store.build_ahead(1):
+    while store.supply.build_ahead(1):
         pass
 
 
@@ -67,22 +67,22 @@ def test_a_first_fleet_of_few_pools_with_many_devices_is_joined_apart(monkeypatc
     for change in (changed(node("n")), pool(0), pool(1)):
         store.apply(change)
     built_ahead(store)
-    assert store.assembly() is None
+    assert store.supply.assembly() is None
     store.apply(pool(2))
     built_ahead(store)
-    work = store.assembly()
+    work = store.supply.assembly()
     assert work is not None
     store.adopt(work.run())
     assert store.snapshot().fleet.size == 3
     store.apply(pool(2, "y"))
     built_ahead(store)
-    assert store.assembly() is None
+    assert store.supply.assembly() is None
 
 
 @pytest.mark.parametrize("what", CHANGES)
 def test_what_changes_meanwhile_is_in_the_next_snapshot(what: str):
     store, meanwhile = ready(), CHANGES[what]
-    work = store.assembly()
+    work = store.supply.assembly()
     assert work is not None
     for change in meanwhile:
         store.apply(change)
@@ -96,11 +96,11 @@ def test_what_changes_meanwhile_is_in_the_next_snapshot(what: str):
 
 def test_an_assembled_fleet_is_the_one_of_the_snapshot():
     store = ready()
-    work = store.assembly()
+    work = store.supply.assembly()
     assert work is not None
     assembled = work.run()
     store.adopt(assembled)
-    assert store.assembly() is None
+    assert store.supply.assembly() is None
     assert store.snapshot().topology is assembled.topology
 
 
@@ -136,4 +136,4 @@ def test_few_pools_are_left_to_the_snapshot():
     store.snapshot()
     store.apply(pool(3, "y"))
     built_ahead(store)
-    assert store.assembly() is None
+    assert store.supply.assembly() is None

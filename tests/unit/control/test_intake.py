@@ -291,7 +291,7 @@ async def test_slices_with_new_names_are_taken_in_once_the_old_ones_are_gone(mon
 
     picture = intake(of_names("old", "a", "b", "c"))
     put(picture, of_names("new", "d", "e", "f"))
-    assert [one.key.name for one in picture.store.slices] == ["old"]
+    assert [one.key.name for one in picture.store.supply.slices] == ["old"]
     picture.take(Removed("ResourceSlice", ObjectKey("", "old")))
-    assert [one.key.name for one in picture.store.slices] == ["new"]
+    assert [one.key.name for one in picture.store.supply.slices] == ["new"]
     assert not picture.store.refused

@@ -333,7 +333,7 @@ def test_a_slice_that_moves_to_another_pool_leaves_the_old_one():
     moved = resource_slice("s", devices("A"), pool="q", nodeName="n")
     state.apply(Changed("ResourceSlice", typed(moved)))
     assert [pool.id for pool in state.snapshot().fleet.pools] == [PoolID("d", "q")]
-    assert [source.key.name for source in state.slices] == ["s"]
+    assert [source.key.name for source in state.supply.slices] == ["s"]
 
 
 def test_claims_are_identified_by_namespace_and_name():

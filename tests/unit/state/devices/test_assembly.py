@@ -225,10 +225,10 @@ def store_after(*changes: Changed | Removed) -> Store:
 def test_a_pool_that_changes_meanwhile_starts_over(steps: int):
     store = store_after(*changes("A", "B", "C"))
     for _ in range(steps):
-        store.build_ahead(1)
+        store.supply.build_ahead(1)
     for change in changes("A", "X"):
         store.apply(change)
-    store.build_ahead(1)
+    store.supply.build_ahead(1)
     assert picture(store.snapshot()) == picture(store_after(*changes("A", "X")).snapshot())
 
 
@@ -236,10 +236,10 @@ def test_a_pool_that_changes_meanwhile_starts_over(steps: int):
 def test_a_pool_that_is_deleted_meanwhile_is_dropped(steps: int):
     store = store_after(*changes("A", "B", "C"))
     for _ in range(steps):
-        store.build_ahead(1)
+        store.supply.build_ahead(1)
     gone = Removed("ResourceSlice", ObjectKey("", "s"))
     store.apply(gone)
-    store.build_ahead(1)
+    store.supply.build_ahead(1)
     assert picture(store.snapshot()) == picture(store_after(*changes("A", "B", "C"), gone).snapshot())
 
 
@@ -256,7 +256,7 @@ def test_a_pool_that_is_as_it_was_is_built_for_what_was_drawn_meanwhile(steps: i
     )
     store = store_after(first)
     for _ in range(steps):
-        store.build_ahead(1)
+        store.supply.build_ahead(1)
     for change in (second, claim, Removed("ResourceSlice", ObjectKey("", "s"))):
         store.apply(change)
     assert left(store.snapshot()) == {"d/p/m": 20}

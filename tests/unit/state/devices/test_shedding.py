@@ -99,7 +99,7 @@ def test_values_in_use_are_kept():
     store = Store(Semantics())
     many = [device(f"d{number}", {"id": number}) for number in range(4 * SPARE)]
     store.apply(Changed("ResourceSlice", typed(resource_slice("s", many, nodeName="n"))))
-    vocabulary = store._inventory.vocabulary
+    vocabulary = store.supply.inventory.vocabulary
     assert store.snapshot().fleet.vocabulary is vocabulary
     store.apply(Changed("ResourceSlice", typed(resource_slice("s", many[1:], nodeName="n"))))
     assert store.snapshot().fleet.vocabulary is vocabulary
