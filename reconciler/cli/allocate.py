@@ -17,16 +17,7 @@ from reconciler.api.objects.selectors import NodeSelector, NodeSelectorRequireme
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.exits import exit_unless
 from reconciler.cli.input import read_manifests, report_refused, report_warnings
-from reconciler.cli.options import (
-    FOR_PEOPLE,
-    koordinator_semantics_option,
-    manifest_options,
-    output_option,
-    policy_options,
-    release_and_rules_options,
-    steps_option,
-    strict_option,
-)
+from reconciler.cli.options import FOR_PEOPLE, manifest_options, output_option, strict_option
 from reconciler.cli.output import (
     Console,
     Table,
@@ -39,6 +30,12 @@ from reconciler.cli.output import (
     remark,
 )
 from reconciler.cli.progress import track_progress
+from reconciler.cli.rule_options import (
+    koordinator_semantics_option,
+    policy_options,
+    release_and_rules_options,
+    steps_option,
+)
 from reconciler.control.offline import Answer, PodReport, Report, decide
 
 

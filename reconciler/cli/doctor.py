@@ -28,10 +28,10 @@ from reconciler.cli.options import (
     contexts_option,
     manifest_options,
     output_option,
-    rules_options,
 )
 from reconciler.cli.output import Console, Table, counted, echo_value, object_name, print_line, print_table
 from reconciler.cli.progress import track_progress
+from reconciler.cli.rule_options import rules_options
 
 KINDS = (
     "ResourceSlice",

@@ -39,15 +39,14 @@ from reconciler.cli.options import (
     Clock,
     contexts_option,
     fleet_options,
-    koordinator_semantics_option,
     named,
     namespace_of,
     namespace_option,
     pass_clock,
-    policy_options,
 )
 from reconciler.cli.output import Console, echo_value, plain, print_line, remark
 from reconciler.cli.progress import ProgressTracker, track_progress
+from reconciler.cli.rule_options import koordinator_semantics_option, policy_options
 from reconciler.control.offline import Question, decide
 from reconciler.control.planner import Blocked
 

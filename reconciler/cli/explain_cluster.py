@@ -12,6 +12,7 @@ from reconciler.allocation.policies.selection import Policies
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.plan import Granted, Unsatisfied
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.plugins import serving
 from reconciler.api.versions.reading import read
@@ -25,6 +26,7 @@ from reconciler.control.ownership import MANAGED
 from reconciler.control.planner import Blocked, Decide, Nothing
 from reconciler.control.units import Kind, Unit, gang_unit
 from reconciler.errors import Malformed, Rejected
+from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.nominations import NOBODY, Nomination, of_claim, own_of_all
 from reconciler.state.store import Store
 from reconciler.state.trial import Trial
@@ -91,16 +93,8 @@ def on_cluster(
                 snapshot = intake.store.snapshot_for(planned.own)
                 answer = None
                 # It may depend on more than claims and nodes.
-                if planned.together or planned.room or not policies.first_fit:
-                    answer = decide_claims(
-                        planned.claims,
-                        snapshot,
-                        nodes=planned.nodes,
-                        companions=planned.together,
-                        charging=planned.charging,
-                        policy=policies.of(planned.claims, snapshot),
-                        pod=planned.room,
-                    )
+                if planned.together or planned.room or planned.charging or not policies.first_fit:
+                    answer = answer_now(planned, snapshot, policies)
                 questions.append(AllocationQuestion(planned.claims, snapshot, where, answer))
                 notes += filter(
                     None, [planner.left_out(planned), _ownership_note(unit, planned, intake.store)]
@@ -110,6 +104,19 @@ def on_cluster(
     if questions or message:
         return Situation(questions, message=message, notes=notes)
     return without_questions(key, intake.store.claims, intake.store.pods, of_pod=of_pod)
+
+
+def answer_now(planned: Decide, snapshot: Snapshot, policies: Policies) -> Granted | Unsatisfied:
+    """What the reconciler would answer to a question in the present state, without limits."""
+    return decide_claims(
+        planned.claims,
+        snapshot,
+        nodes=planned.nodes,
+        companions=planned.together,
+        charging=planned.charging,
+        policy=policies.of(planned.claims, snapshot),
+        pod=planned.room,
+    )
 
 
 def gang_now(

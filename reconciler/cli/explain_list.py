@@ -1,17 +1,17 @@
 """`explain` without a name: what waits and why, a line for each pod or claim, of manifests or a cluster."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import click
 from msgspec import Struct
 
-from reconciler.allocation.alignment.deciding import decide as decide_claims
 from reconciler.allocation.placement.order import queue_key
 from reconciler.allocation.policies.selection import Policies
 from reconciler.api.manifests.bundle import Bundle, Claims
+from reconciler.api.objects.changes import Change
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod, claims_of, is_live
 from reconciler.api.objects.gangs import GangKey
@@ -20,7 +20,7 @@ from reconciler.api.objects.plan import Granted, Unsatisfied
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.validation.fields import age
 from reconciler.cli.cluster import KINDS, Connection, connected, following, list_objects, split_held_room
-from reconciler.cli.explain_cluster import gang_now
+from reconciler.cli.explain_cluster import answer_now, gang_now
 from reconciler.cli.output import Console, Table, echo_value, object_name, print_line, print_table
 from reconciler.cli.world import intake_of, planners
 from reconciler.control.gangs.planner import GangPlanner
@@ -32,7 +32,7 @@ from reconciler.control.units import Kind, Unit, gang_unit
 FITS = "Allocatable"
 """Instead of a reason: pending, though it fits now"""
 WATCH_SECONDS = 2.0
-"""Between two looks at a cluster that is watched"""
+"""Between two looks at a cluster that is watched, at least"""
 
 
 class Line(Struct, frozen=True):
@@ -91,13 +91,11 @@ class Selection(Struct, frozen=True):
 
 def of_manifests(bundle: Bundle, report: Report) -> list[Line]:
     """What `allocate` leaves waiting."""
-    things: dict[ObjectKey, ResourceClaim | Pod]
     claims = Claims(bundle)
-    things = {key: claims.typed(key) for key in claims.entries}
     pods = {pod.key: pod for pod in claims.pods}
     lines = [
         _line(
-            [things[key] for key in answer.claims if key in things],
+            [claims.typed(key) for key in answer.claims if key in claims.entries],
             pods.get(answer.pod) if answer.pod is not None else None,
             *(answer.reason, answer.message, _missing(answer.outcome)),
         )
@@ -108,10 +106,7 @@ def of_manifests(bundle: Bundle, report: Report) -> list[Line]:
     return lines
 
 
-def _line(
-    claims: Iterable[ResourceClaim | Pod], pod: Pod | None, reason: str, message: str, missing: str
-) -> Line:
-    claims = list(claims)
+def _line(claims: Sequence[ResourceClaim], pod: Pod | None, reason: str, message: str, missing: str) -> Line:
     first = pod or claims[0]
     labels = {**first.metadata.labels, **(claims[0].metadata.labels if claims else {})}
     return Line(
@@ -151,17 +146,24 @@ async def watch(
     """Show the lines that are new or changed, until interrupted. Raises ReconcilerError or OSError."""
     from reconciler.cluster.discovery import discover  # noqa: PLC0415 - only for this
 
-    intake = intake_of((), rules)
-    before: list[Line] = []
+    intake, changed = intake_of((), rules), asyncio.Event()
+    before: dict[tuple[ObjectKey | None, tuple[ObjectKey, ...]], Line] = {}
+
+    def take(change: Change) -> None:
+        intake.take(change)
+        changed.set()
+
     async with connected(connection) as client:
         served = await discover(client, also=KINDS)
         kinds = [kind for kind in KINDS if kind in served]
-        async with following(client, served, kinds, intake.take):
+        async with following(client, served, kinds, take):
             while True:
-                now = list(_waiting(intake, policies))
-                show([line for line in now if line not in before])
+                changed.clear()
+                now = {(line.pod, line.claims): line for line in _waiting(intake, policies)}
+                show([line for key, line in now.items() if before.get(key) != line])
                 before = now
                 await asyncio.sleep(WATCH_SECONDS)
+                await changed.wait()
 
 
 def _waiting(intake: Intake, policies: Policies) -> Iterator[Line]:
@@ -200,15 +202,7 @@ def _why(unit: Unit, planner: Planner, intake: Intake, policies: Policies) -> tu
         case Blocked(reason=reason, message=message):
             return reason, message, ""
         case Decide() as planned:
-            snapshot = intake.store.snapshot_for(planned.own)
-            answer = decide_claims(
-                planned.claims,
-                snapshot,
-                nodes=planned.nodes,
-                companions=planned.together,
-                policy=policies.of(planned.claims, snapshot),
-                pod=planned.room,
-            )
+            answer = answer_now(planned, intake.store.snapshot_for(planned.own), policies)
             if isinstance(answer, Granted):
                 return FITS, f"fits on {answer.node or 'any node'} now", ""
             message = "; ".join(filter(None, [answer.message, planner.left_out(planned)]))

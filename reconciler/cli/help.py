@@ -1,8 +1,18 @@
-"""What `--help` shows: options that few need only with `--help-all`."""
+"""How options are declared: in groups, and those that few need only in `--help-all`."""
 
-from functools import partial
+from collections.abc import Callable
+from functools import partial, reduce
+from typing import Any
 
 import click
+
+F = Callable[..., Any]
+Decorator = Callable[[F], F]
+
+
+def all_of(*decorators: Decorator) -> Decorator:
+    """Combine decorators, in the order in which they would be written above a function."""
+    return lambda func: reduce(lambda made, decorator: decorator(made), reversed(decorators), func)
 
 
 class AdvancedOption(click.Option):

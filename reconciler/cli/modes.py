@@ -17,14 +17,9 @@ from reconciler.api.plugins import PLUGINS
 from reconciler.cli.cluster import Connection, list_objects
 from reconciler.cli.exits import Unreachable, errors_as
 from reconciler.cli.input import list_cluster, read_files, read_valid
-from reconciler.cli.options import (
-    cluster_options,
-    manifest_options,
-    output_option,
-    rules_options,
-    strict_option,
-)
+from reconciler.cli.options import cluster_options, manifest_options, output_option, strict_option
 from reconciler.cli.output import Console, Table, counted, echo_value, print_line, print_table, remark
+from reconciler.cli.rule_options import rules_options
 from reconciler.errors import Rejected
 from reconciler.plugins.plugin import Shown
 from reconciler.state.devices.exclusion_modes import Held, Mode, group_modes, problems

@@ -13,9 +13,10 @@ from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.analysis.explain.report import as_json
 from reconciler.cli.exits import exit_unless
 from reconciler.cli.explanation import print_explanation
-from reconciler.cli.options import checked_policies, demand_in, demand_option, output_option
+from reconciler.cli.options import output_option
 from reconciler.cli.output import Console, counted, echo_value, print_line
 from reconciler.cli.progress import track_progress
+from reconciler.cli.rule_options import checked_policies, demand_in, demand_option
 from reconciler.control.inputs import Answered, Outcome
 from reconciler.errors import Rejected
 from reconciler.operations.journal.replaying import Again, Tally

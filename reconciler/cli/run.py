@@ -16,13 +16,11 @@ from reconciler import app
 from reconciler.aio.tasks import Stopped, unless
 from reconciler.cli.convert import read_for_server
 from reconciler.cli.exits import Exit, NoAnswer, errors_as, exit_on_errors
-from reconciler.cli.help import advanced_option
-from reconciler.cli.options import (
-    F,
-    connection_options,
+from reconciler.cli.help import F, advanced_option
+from reconciler.cli.options import connection_options, files_option
+from reconciler.cli.rule_options import (
     demand_option,
     exclusion_scope_option,
-    files_option,
     group_mode_option,
     koordinator_semantics_option,
     policy_option,

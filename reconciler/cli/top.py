@@ -37,10 +37,10 @@ from reconciler.cli.options import (
     held_room_option,
     output_option,
     pass_clock,
-    rules_options,
     strict_option,
 )
 from reconciler.cli.output import Console, Table, echo_value, print_table, remark, remarks_on
+from reconciler.cli.rule_options import rules_options
 from reconciler.cli.top_tables import usage_as_json, usage_tables
 from reconciler.cli.top_view import (
     NO_DEVICES,

@@ -8,9 +8,14 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from reconciler.cli import main
+from reconciler.allocation.policies.selection import PLAIN
+from reconciler.api.objects.semantics import Semantics
+from reconciler.cli import explain_list, main
+from reconciler.cli.cluster import Connection
+from reconciler.cli.explain_list import Line
 from reconciler.cli.options import Clock
 from reconciler.embedded import ApiServer, serve
+from tests.tools.patience import PATIENCE
 from tests.tools.short_manifests import CLASS, claim, gpus, node, pod, together
 
 CREATED = "creationTimestamp: '2026-01-01T00:00:00Z'"
@@ -98,16 +103,82 @@ def test_what_does_not_go_together_is_wrong_usage(arguments: str):
     assert (result.exit_code, "Error: " in result.stderr) == (2, True)
 
 
-@pytest.mark.loopback
-async def test_each_waits_on_a_cluster_as_if_it_came_next():
+def served(text: str) -> ApiServer:
     api = ApiServer()
-    for raw in yaml.safe_load_all(FLEET):
+    for raw in yaml.safe_load_all(text):
         namespaced = raw["kind"] in ("ResourceClaim", "Pod")
         metadata = {"namespace": "default", **raw["metadata"]} if namespaced else raw["metadata"]
         api.load([{**raw, "metadata": metadata}])
-    async with serve(api) as url:
+    return api
+
+
+@pytest.mark.loopback
+async def test_each_waits_on_a_cluster_as_if_it_came_next():
+    async with serve(served(FLEET)) as url:
         result = await asyncio.to_thread(listed, "-A", "-o", "json", "--server", url, manifests="")
     assert names(result) == {"fits", "big", "unnamed", "shared", "other"}
     reasons = {one["claims"][0]: one["reason"] for one in json.loads(result.stdout)["waiting"]}
     assert reasons["fits"] == "Allocatable"
     assert reasons["unnamed"] == "ClassNotFound"
+
+
+CPUS = """
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: cpus}
+spec:
+  driver: cpu.example.com
+  nodeName: n1
+  pool: {name: n1, generation: 1, resourceSliceCount: 1}
+  devices:
+  - name: all
+    allowMultipleAllocations: true
+    capacity: {cpus: {value: "8"}}
+    nodeAllocatableResources: {cpu: {mapping: {capacityKey: cpus, capacityMultiplier: "1"}}}
+"""
+SIX = "{deviceClassName: cpu, capacity: {requests: {cpus: '6'}}}"
+
+
+@pytest.mark.loopback
+async def test_what_devices_take_of_a_node_counts_on_a_cluster():
+    """8 CPUs, 4 of a pod, 6 of a device."""
+    text = together(
+        CLASS.replace("name: gpu", "name: cpu").replace("gpu.example.com", "cpu.example.com"),
+        CPUS,
+        node("n1").replace("kind: Node", "kind: Node, status: {allocatable: {cpu: '8', pods: '9'}}"),
+        claim("six").replace("{deviceClassName: gpu, count: 1}", SIX),
+        pod(
+            "busy", spec="nodeName: n1, containers: [{name: c, image: i, resources: {requests: {cpu: '4'}}}]"
+        ),
+        pod("wants", "a=six", spec="containers: [{name: c, image: i, resources: {claims: [{name: a}]}}]"),
+    )
+    async with serve(served(text)) as url:
+        (line,) = json.loads(
+            (await asyncio.to_thread(listed, "-o", "json", "--server", url, manifests="")).stdout
+        )["waiting"]
+        one = await asyncio.to_thread(listed, "pod/wants", "--server", url, manifests="")
+    assert (line["pod"], line["reason"]) == ("wants", "NodeResourcesExceeded")
+    assert (one.exit_code, "8 CPUs, 4 requested, 6 by devices" in one.stdout) == (1, True)
+
+
+@pytest.mark.loopback
+async def test_what_changes_is_shown_while_it_is_watched(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(explain_list, "WATCH_SECONDS", 0.0)
+    api = served(together(CLASS, gpus("n1", 1), node("n1"), claim("big", 4)))
+    shown: asyncio.Queue[list[str]] = asyncio.Queue()
+
+    def show(lines: list[Line]) -> None:
+        if lines:
+            shown.put_nowait([f"{line.claims[0].name} {line.reason}" for line in lines])
+
+    async with serve(api) as url:
+        connection = Connection(True, url, None, None, False, True)
+        watching = asyncio.create_task(explain_list.watch(connection, Semantics(), PLAIN, show))
+        async with asyncio.timeout(PATIENCE):
+            assert (await shown.get())[0].startswith("big ")
+            api.load(
+                [yaml.safe_load(claim("late").replace("{name: late, ", "{name: late, namespace: default, "))]
+            )
+            assert await shown.get() == ["late Allocatable"]
+        watching.cancel()
+        await asyncio.wait([watching])
