@@ -232,7 +232,7 @@ def _summary(report: Report) -> str:
     if report.waiting:
         parts.append(f"{len(pending)} pending")
     if pods := sum(not answer.claims for answer in report.waiting):
-        parts.append(f"{counted(pods, 'pod')} waiting")
+        parts.append(f"{counted(pods, 'pod')} pending")
     if report.held:
         parts.append(f"{len(report.held)} already allocated")
     return ", ".join(parts)

@@ -59,7 +59,10 @@ ANSWERS: Mapping[str, tuple[str, str]] = {
         "there are errors, with --strict or warnings",
     ),
     "drain": ("everything can go elsewhere", "something cannot go elsewhere"),
-    "explain": ("the claim is allocated, or can be allocated", "the claim cannot be allocated now"),
+    "explain": (
+        "the claim is allocated, or can be allocated; of a list: nothing is pending",
+        "the claim cannot be allocated now; of a list: something is pending",
+    ),
     "fit": ("all pods of all sets fit together", "some pods do not fit"),
     "logs": ("some lines match", "no line matches"),
     "make-room": (

@@ -57,9 +57,9 @@ from reconciler.control.planner import Blocked
 @click.option(
     "--pod", "of_pod", is_flag=True, help="The name is that of a pod, as pod/NAME: explain all its claims."
 )
-@click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="List all that waits.")
-@click.option("-l", "--selector", metavar="LABELS", help="List what waits with these labels, as for kubectl.")
-@click.option("--reason", metavar="REASON", help="List what waits for this reason.")
+@click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="List what is pending anywhere.")
+@click.option("-l", "--selector", metavar="LABELS", help="List what has these labels, as for kubectl.")
+@click.option("--reason", metavar="REASON", help="List what is pending for this reason.")
 @click.option("-w", "--watch", "watched", is_flag=True, help="Also list what changes, until interrupted.")
 @contexts_option
 @koordinator_semantics_option(default="proposal")
@@ -86,7 +86,7 @@ def explain(
 ) -> None:
     """Explain why a claim is pending: the devices that pass each gate, the blocking gates, near misses.
 
-    Without a name, lists what waits, in one namespace or with -A in all; -o wide adds the message.
+    Without a name, lists what is pending, in one namespace or with -A in all; -o wide adds the message.
 
     Reads a cluster as it is now, or manifests with -f. In manifests, claims and pods that come first are
     allocated first, as `allocate` does. All claims of a pod are explained together, for one node. With --pod,
@@ -165,7 +165,7 @@ def _list(
     *,
     watched: bool,
 ) -> None:
-    """List what waits, and exit with `Exit.NO` if anything does."""
+    """List what is pending, and exit with `Exit.NO` if anything is."""
     console = Console(sys.stdout)
 
     def show(lines: list[Line]) -> None:
@@ -189,7 +189,7 @@ def _list(
             lines = from_cluster(of_cluster(connection, rules, policies))
     chosen = selection.of(lines)
     where = "" if selection.namespace is None else f" in namespace {selection.namespace}; -A looks in all"
-    print_lines(chosen, output, console, clock.now(), nothing=f"nothing is waiting{where}")
+    print_lines(chosen, output, console, clock.now(), nothing=f"nothing is pending{where}")
     exit_unless(not chosen)
 
 

@@ -1,4 +1,4 @@
-"""`explain` without a name: what waits and why, a line for each pod or claim, of manifests or a cluster."""
+"""`explain` without a name: a line for each pending pod or claim, and why, of manifests or a cluster."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -132,7 +132,7 @@ def _missing(outcome: object) -> str:
 
 
 async def of_cluster(connection: Connection, rules: Semantics, policies: Policies) -> list[Line]:
-    """What waits on a cluster now: each as if it came next. Raises ReconcilerError or OSError."""
+    """What is pending on a cluster now: each as if it came next. Raises ReconcilerError or OSError."""
     raws, held = split_held_room(await list_objects(KINDS, connection, volumes=True))
     intake = intake_of(raws, rules)
     for one in held:

@@ -81,7 +81,7 @@ def test_nothing_that_waits_is_said():
     result = listed(manifests=together(CLASS, gpus("n1", 1), claim("fits")))
     assert (result.exit_code, result.stdout) == (
         0,
-        "nothing is waiting in namespace default; -A looks in all\n",
+        "nothing is pending in namespace default; -A looks in all\n",
     )
 
 
