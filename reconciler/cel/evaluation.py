@@ -61,6 +61,8 @@ def decide(terms: Iterable[Callable[[Frame], Value]], frame: Frame, ends_on: boo
 
 
 MISSING: Any = object()
+_SHOWN = 200
+"""Characters of a key that a message quotes"""
 _EMPTY: dict[str, Value] = {}
 
 
@@ -112,7 +114,7 @@ def strict(container: Value, key: Value) -> Value:
     found = lookup(container, key)
     if found is MISSING:
         what = "index out of bounds" if type(container) is tuple else "no such key"
-        raise CelError(f"{what}: {key.value if type(key) is UInt else key}")
+        raise CelError(f"{what}: {str(key.value if type(key) is UInt else key)[:_SHOWN]}")
     return found
 
 

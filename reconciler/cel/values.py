@@ -220,7 +220,9 @@ def equal(meter: Meter, left: Value, right: Value) -> bool:
         return len(left) == len(right) and all(_not_unequal(meter, *pair) for pair in pairs)
     if kind is Option:
         return left.present == right.present and equal(meter, left.value, right.value)
-    if kind is str or kind is bytes:
+    if kind is Url:
+        left, right = left.text, right.text
+    if kind in (str, bytes, Url):
         meter.charge(min(len(left), len(right)) // 10)
     return bool(left == right)
 

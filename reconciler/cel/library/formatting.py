@@ -152,7 +152,9 @@ def _text(meter: Meter, value: Value) -> str:
     plain = _PLAIN.get(type(value))
     if plain is None:
         raise CelError(f"{name_of(value)} cannot be formatted by %s")
-    return plain(value)
+    text = plain(value)
+    meter.charge(len(text) // 10)
+    return text
 
 
 def _key(meter: Meter, key: Value) -> str:
@@ -180,16 +182,20 @@ _ESCAPES = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t
     "\\": r"\\",
     '"': r"\"",
 }
+_NOT_PLAIN = re.compile(r"[^ !#-\[\]-~]")
+"""What may need an escape"""
 
 
 def _quoted(text: str) -> str:
     """In quotes, as Go quotes a string."""
-    return f'"{"".join([_ESCAPES.get(character) or _escaped(character) for character in text])}"'
+    return f'"{_NOT_PLAIN.sub(_escaped, text)}"'
 
 
-def _escaped(character: str) -> str:
-    code = ord(character)
-    if character == " " or category(character)[0] in "LMNPS":
+def _escaped(match: re.Match[str]) -> str:
+    character, code = match[0], ord(match[0])
+    if character in _ESCAPES:
+        return _ESCAPES[character]
+    if category(character)[0] in "LMNPS":
         return character
     return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 

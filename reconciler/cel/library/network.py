@@ -26,7 +26,7 @@ def ip(text: str) -> Address:
     except ValueError:
         raise CelError(f"{text[:_LONGEST]!r} is not an IP address") from None
     if "%" in text or (isinstance(address, IPv6Address) and address.ipv4_mapped is not None):
-        raise CelError(f"{text!r}: a zone or a mapped IPv4 address is not accepted")
+        raise CelError(f"{text[:_LONGEST]!r}: a zone or a mapped IPv4 address is not accepted")
     return address
 
 

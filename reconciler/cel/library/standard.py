@@ -204,15 +204,17 @@ def find(text: str, pattern: str) -> str:
 
 
 @LIBRARY.member(
-    "findAll", "string, string -> list(string)", "string, string, int -> list(string)", cost=search_cost
+    "findAll", "string, string -> list(string)", "string, string, int -> list(string)", metered=True
 )
-def find_all(text: str, pattern: str, most: int = -1) -> tuple[str, ...]:
+def find_all(meter: Meter, text: str, pattern: str, most: int = -1) -> tuple[str, ...]:
     """All matches, or the first `most`; a negative number means all."""
     found: list[str] = []
     end = -1
+    meter.charge(search_cost(text, pattern))
     for match in compiled(pattern).finditer(text):
         if len(found) == most:
             break
+        meter.charge(1 + search_cost(text[match.end() :], pattern))  # the next search may read all the rest
         if match.end() > match.start() or match.start() != end:  # as Go: no empty match behind a match
             found.append(match.group())
         end = match.end()
@@ -221,10 +223,10 @@ def find_all(text: str, pattern: str, most: int = -1) -> tuple[str, ...]:
 
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _DOUBLE = re.compile(
-    r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity)|nan", re.ASCII | re.IGNORECASE
+    r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf|infinity)|nan", re.ASCII | re.IGNORECASE
 )
 _HEXADECIMAL = re.compile(
-    r"[+-]?0x(?:[0-9a-f]+\.?[0-9a-f]*|\.[0-9a-f]+)p[+-]?[0-9]+", re.ASCII | re.IGNORECASE
+    r"[+-]?0x(?:[0-9a-f]+(?:\.[0-9a-f]*)?|\.[0-9a-f]+)p[+-]?[0-9]+", re.ASCII | re.IGNORECASE
 )
 _MISPLACED = re.compile(r"(?<![0-9])_|_(?![0-9])", re.ASCII)
 _MISPLACED_HEXADECIMAL = re.compile(r"(?<![0-9a-fx])_|_(?![0-9a-f])", re.ASCII | re.IGNORECASE)

@@ -139,8 +139,12 @@ def _in_zone(value: Timestamp, zone: tzinfo) -> datetime:
         raise CelError("time out of range") from None
 
 
+def _looking_up(_: Timestamp, zone: str = "") -> int:
+    return 50 if zone else 0  # an unknown zone is looked up in files
+
+
 def _getter(name: str, read: Callable[[datetime], int]) -> None:
-    @LIBRARY.member(name, "timestamp -> int", "timestamp, string -> int")
+    @LIBRARY.member(name, "timestamp -> int", "timestamp, string -> int", cost=_looking_up)
     def get(value: Timestamp, zone: str = "UTC") -> int:
         return read(_in_zone(value, _zone(zone)))
 
@@ -156,7 +160,7 @@ _getter("getMinutes", lambda value: value.minute)
 _getter("getSeconds", lambda value: value.second)
 
 
-@LIBRARY.member("getMilliseconds", "timestamp -> int", "timestamp, string -> int")
+@LIBRARY.member("getMilliseconds", "timestamp -> int", "timestamp, string -> int", cost=_looking_up)
 def _milliseconds(value: Timestamp, zone: str = "UTC") -> int:
     _zone(zone)
     return value.nanos % SECOND // 10**6

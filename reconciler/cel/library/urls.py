@@ -107,7 +107,7 @@ LIBRARY.member("getScheme", "URL -> string")(lambda address: address.scheme)
 LIBRARY.member("getHost", "URL -> string")(lambda address: address.host)
 
 
-@LIBRARY.member("getEscapedPath", "URL -> string")
+@LIBRARY.member("getEscapedPath", "URL -> string", cost=lambda address: len(address.path) // 10)
 def escaped_path(address: Url) -> str:
     """The path as written if it needs no further escapes."""
     if address.path == "*" or _ALLOWED_IN_PATH.fullmatch(address.path):
@@ -120,14 +120,14 @@ def _split(host: str) -> tuple[str, str]:
     return (name, port) if colon and _PORT.fullmatch(f":{port}") else (host, "")
 
 
-@LIBRARY.member("getHostname", "URL -> string")
+@LIBRARY.member("getHostname", "URL -> string", cost=lambda address: len(address.host) // 10)
 def hostname(address: Url) -> str:
     """The host without its port and brackets, as written."""
     name, _ = _split(address.host)
     return name[1:-1] if name.startswith("[") and name.endswith("]") else name
 
 
-@LIBRARY.member("getPort", "URL -> string")
+@LIBRARY.member("getPort", "URL -> string", cost=lambda address: len(address.host) // 10)
 def port(address: Url) -> str:
     """The port as written, or the empty string."""
     return _split(address.host)[1]
@@ -136,10 +136,9 @@ def port(address: Url) -> str:
 @LIBRARY.member("getQuery", "URL -> map(string, list(string))", cost=lambda address: len(address.query) // 10)
 def query(address: Url) -> dict[str, Value]:
     """Each parameter with its values. Parameters that cannot be read are left out."""
-    found: dict[str, tuple[str, ...]] = {}
+    found: dict[str, list[str]] = {}
     for pair in address.query.split("&"):
         if pair and ";" not in pair and not _BAD_ESCAPE.search(pair):
             name, _, value = pair.partition("=")
-            key = unquote_plus(name)
-            found[key] = (*found.get(key, ()), unquote_plus(value))
-    return found
+            found.setdefault(unquote_plus(name), []).append(unquote_plus(value))
+    return {name: tuple(values) for name, values in found.items()}

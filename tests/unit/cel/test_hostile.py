@@ -78,6 +78,27 @@ ERRORS = {
     "many patterns": r"lists.range(90000).exists(x, 'a'.matches(string(x) + '\\pL{1000}'))",
     "patterns that are none": "lists.range(90000).exists(x, 'a'.matches('(' + string(x)))",
     "a long number": "int('" + "9" * 5000 + "' + device.driver) == 1",
+    "a printed list of long texts": _binds(
+        TEXT, lambda v: f"{v} + {v}", lambda v: f"'%s'.format([lists.range(9000).map(x, {v})]) == ''", 16
+    ),
+    "a search that reads all the rest for each match": _binds(
+        TEXT, lambda v: f"{v} + {v}", lambda v: f"{v}.findAll('.*b|.').size() == 0", 16
+    ),
+    "paths of a long URL": _binds(
+        TEXT,
+        lambda v: f"{v} + {v}",
+        lambda v: f"cel.bind(u, url('/é' + {v}), lists.range(90000).all(x, u.getEscapedPath() != ''))",
+        17,
+    ),
+    "long URLs that are compared": _binds(
+        TEXT,
+        lambda v: f"{v} + {v}",
+        lambda v: (
+            f"cel.bind(a, url('/' + {v}), cel.bind(b, url('/' + {v}), lists.range(60000).all(x, a == b)))"
+        ),
+        15,
+    ),
+    "time zones that are none": "lists.range(90000).exists(x, timestamp(x).getHours('z' + string(x)) < 0) || true",
     "a sum too large": "[9223372036854775807, 1].sum() == 0",
 }
 
@@ -97,6 +118,23 @@ def test_expressions_beyond_the_cost_limit_are_errors(expression: str):
     selector = compile_selector(expression)
     assert plain(selector, DEVICE) == "error"
     assert masked(selector, rows_of([DEVICE])) == ["error"]
+    assert time.process_time() - started < SECONDS
+
+
+LONG = {
+    "a parameter with many values": (
+        "'a&'",
+        lambda v: f"url('/?' + {v}).getQuery() == {{'a': lists.range(131072).map(x, '')}}",
+    ),
+    "digits that end in another character": ("'11'", lambda v: f"double({v} + 'x') != 1.0"),
+    "hexadecimal digits that end in another character": ("'11'", lambda v: f"double('0x' + {v} + 'px') != 1.0"),
+}
+
+
+@pytest.mark.parametrize(("first", "last"), LONG.values(), ids=LONG)
+def test_a_long_text_takes_no_more_time_than_its_length(first: str, last: Callable[[str], str]):
+    started = time.process_time()
+    plain(compile_selector(_binds(first, lambda v: f"{v} + {v}", last, 17)), DEVICE)
     assert time.process_time() - started < SECONDS
 
 
