@@ -24,6 +24,7 @@ from reconciler.errors import Rejected
 from reconciler.plugins.plugin import Shown
 from reconciler.state.devices.exclusion_modes import Held, Mode, group_modes, problems
 from reconciler.state.devices.exclusion_modes import modes as modes_of
+from reconciler.state.devices.readiness import offered
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.trial import store_of
 
@@ -152,7 +153,7 @@ def _print(snapshot: Snapshot, alone: Sequence[Shown], out: TextIO, *, wide: boo
 def _blocked(snapshot: Snapshot) -> str:
     """Devices that cannot be had since others consume their counters: `top` counts them."""
     occupancy = snapshot.occupancy
-    blocked = int((~(occupancy.free | occupancy.held | occupancy.sharing)).sum())
+    blocked = int((offered(snapshot.topology) & ~(occupancy.free | occupancy.held | occupancy.sharing)).sum())
     return f"; {counted(blocked, 'device')} blocked by counters, see top" if blocked else ""
 
 

@@ -20,9 +20,8 @@ from reconciler.analysis.capacity.use import cutting, use_of_sets
 from reconciler.analysis.explain.shortage import amount
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.state.devices.fleet import Fleet
-from reconciler.state.devices.occupancy import Occupancy
 from reconciler.state.devices.pool import Pool
-from reconciler.state.devices.readiness import readiness
+from reconciler.state.devices.readiness import offered, readiness
 from reconciler.state.devices.snapshot import Snapshot
 
 AT_ONCE = 64
@@ -96,16 +95,17 @@ class Charts:
             if np.isin(rows, self.all[chart].rows).any():
                 yield chart
 
-    def used(self, occupancy: Occupancy, fleet: Fleet) -> "Used":
-        """How full each chart is, as `analysis/capacity/use.py` defines it."""
+    def used(self, snapshot: Snapshot) -> Used:
+        """How full each chart is, as `analysis/capacity/use.py` defines it. Only offered devices count."""
+        fleet, occupancy, counted = snapshot.fleet, snapshot.occupancy, offered(snapshot.topology)
         in_use = occupancy.held | occupancy.sharing
-        count = len(self.all)
-        sizes = np.bincount(self._chart_of_row, minlength=count)
-        held = np.bincount(self._chart_of_row, weights=in_use[self.rows], minlength=count)
+        sizes, held, fitting = (
+            np.bincount(self._chart_of_row, weights=(counted & mask)[self.rows], minlength=len(self.all))
+            for mask in (counted, in_use, occupancy.free)
+        )
         part = held / np.maximum(sizes, 1)
         at = np.flatnonzero(self._sets >= 0)
         part[at] = use_of_sets(fleet.totals, occupancy.left, self._cut)[self._sets[at]]
-        fitting = np.bincount(self._chart_of_row, weights=occupancy.free[self.rows], minlength=count)
         return Used(part, (fitting == 0) & (sizes > 0))
 
 
@@ -151,7 +151,7 @@ class Index:
         if charts.fleet() is not snapshot.fleet:
             return None
         if self._used is None or self._used[0] != snapshot.version or self._used[1] is not charts:
-            self._used = snapshot.version, charts, charts.used(snapshot.occupancy, snapshot.fleet)
+            self._used = snapshot.version, charts, charts.used(snapshot)
         return self._used[1:]
 
 

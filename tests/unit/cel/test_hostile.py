@@ -98,7 +98,9 @@ ERRORS = {
         ),
         15,
     ),
-    "time zones that are none": "lists.range(90000).exists(x, timestamp(x).getHours('z' + string(x)) < 0) || true",
+    "time zones that are none": (
+        "lists.range(90000).exists(x, timestamp(x).getHours('z' + string(x)) < 0) || true"
+    ),
     "a sum too large": "[9223372036854775807, 1].sum() == 0",
 }
 
@@ -127,7 +129,10 @@ LONG = {
         lambda v: f"url('/?' + {v}).getQuery() == {{'a': lists.range(131072).map(x, '')}}",
     ),
     "digits that end in another character": ("'11'", lambda v: f"double({v} + 'x') != 1.0"),
-    "hexadecimal digits that end in another character": ("'11'", lambda v: f"double('0x' + {v} + 'px') != 1.0"),
+    "hexadecimal digits that end in another character": (
+        "'11'",
+        lambda v: f"double('0x' + {v} + 'px') != 1.0",
+    ),
 }
 
 

@@ -1,11 +1,15 @@
 """The charts of a fleet, what filters select, and what the page remembers of refusals."""
 
+from collections import Counter
 from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 
+from reconciler.analysis.capacity.layout import fleet_layout
+from reconciler.analysis.capacity.lines import lines
+from reconciler.analysis.capacity.measure import Solver, measure
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.control.decisions.allocating import Freed, Waits
@@ -91,10 +95,35 @@ async def test_how_full_charts_are_is_what_counting_by_name_says(seed: int):
         cut = [at for at, name in enumerate(one.counters) if name.startswith(("slice", "lanes"))]
         expected.append(sum(drawn[at] for at in cut) / sum(one.totals[at] for at in cut))
         assert list(one.left) == [b - a for a, b in zip(drawn, one.totals, strict=True)]
-    used = index.used(world.occupancy, world.fleet)
+    used = index.used(world)
     assert used.part.tolist() == pytest.approx(expected)
     full = [all(shown.state in ("held", "blocked") for shown in one.devices) for one in await scenes(fleet)]
     assert used.full.tolist() == full
+
+
+async def test_top_counts_as_full_what_the_page_shows_as_full():
+    """Devices that no decision could give are neither: here those of a pool with a missing slice."""
+    shared = device("nic", capacity={"bandwidth": "10Gi"}, allowMultipleAllocations=True)
+    fleet = still(
+        builders.device_class(),
+        *(builders.node(f"n{number}") for number in range(1, 5)),
+        resource_slice("broken", devices("gpu"), driver="broken", nodeName="n1"),
+        *gpus("n2", 2),
+        builders.gpu_slice("n3", 1, driver="plain"),
+        resource_slice("s", [shared], driver="plain", nodeName="n4"),
+    )
+    fleet.allocate(*claims(4), builders.claim("nic", request(capacity={"bandwidth": "10Gi"})))
+    broken = resource_slice("broken", devices("gpu"), driver="broken", slices=2, nodeName="n1")
+    fleet.store.apply(Changed("ResourceSlice", typed(broken)))
+    index, world = await charts(fleet), fleet.store.snapshot()
+    found = lines(measure(fleet_layout(world.topology), world.occupancy, Solver()), "driver")
+    used = index.used(world)
+    drivers = [world.fleet.pools[at].id.driver for at in index.pool_of.tolist()]
+    counted = {line.driver: line.full for line in found}
+    assert "broken" not in counted
+    assert sum(counted.values()) > 0
+    shown = Counter(driver for driver, full in zip(drivers, used.full.tolist(), strict=True) if full)
+    assert shown == +Counter(counted)
 
 
 async def test_a_card_is_titled_by_its_device_and_node():
