@@ -1,5 +1,6 @@
 """Shapes of nodes, and what fits on an empty node of each, tried by the allocator itself."""
 
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -140,7 +141,8 @@ def _likeness(node: Node, slices: Sequence[ResourceSlice]) -> Hashable:
                 key = (one.spec.driver, name)
                 counters[key] = counters.get(key, 0) + counter.get("value", ZERO).nanos
     offers = {name: amount.nanos for name, amount in node.status.allocatable.items()}
-    unusable = sum(one.spec.pool.resource_slice_count > len(slices) for one in slices)
+    sizes = Counter(one.pool_id for one in slices)
+    unusable = sum(one.spec.pool.resource_slice_count > sizes[one.pool_id] for one in slices)
     kinds = (
         node.metadata.labels.get(INSTANCE_TYPE, ""),
         unusable,

@@ -147,6 +147,15 @@ def test_nodes_that_publish_as_much_are_one_shape():
     assert [(one.name, one.devices) for one in distinct_shapes(nodes, slices)] == [("a", 2), ("b", 4)]
 
 
+def test_a_node_with_a_pool_that_it_cannot_use_is_not_like_one_whose_pools_are_complete():
+    nodes = [node_of(node(name)) for name in "ab"]
+    slices = slices_of(*(
+        resource_slice(f"{on}-{kind}", devices("d"), pool=f"{on}-{kind}", slices=count, nodeName=on)
+        for on, kind, count in (("a", "x", 2), ("a", "y", 1), ("b", "x", 1), ("b", "y", 1))
+    ))  # fmt: skip
+    assert [one.name for one in distinct_shapes(nodes, slices)] == ["a", "b"]
+
+
 @pytest.mark.parametrize(
     ("slices", "count"),
     [
