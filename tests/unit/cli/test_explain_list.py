@@ -25,7 +25,7 @@ FLEET = together(
     node("n1"),
     claim("fits"),
     claim("big", 4, metadata=f"labels: {{team: a}}, {CREATED}"),
-    claim("unnamed").replace("deviceClassName: gpu", "deviceClassName: no-such"),
+    claim("unnamed", device_class="no-such"),
     claim("shared", 2),
     pod("user", "a=shared", spec="containers: [{name: main, image: main}]"),
     claim("other", 2).replace("{name: other, ", "{name: other, namespace: elsewhere, "),
@@ -136,6 +136,7 @@ spec:
     capacity: {cpus: {value: "8"}}
     nodeAllocatableResources: {cpu: {mapping: {capacityKey: cpus, capacityMultiplier: "1"}}}
 """
+TAKES_FOUR = "containers: [{name: c, image: i, resources: {requests: {cpu: '4'}}}]"
 SIX = "{deviceClassName: cpu, capacity: {requests: {cpus: '6'}}}"
 
 
