@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from kernels.domains import Counter, Rule
 from kernels.types import Amounts, Codes, Mask
-from reconciler.api.objects.core import Pod, Volume
+from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.selectors import NodeSelector
 from reconciler.api.objects.storage import (
@@ -19,6 +19,7 @@ from reconciler.api.objects.storage import (
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
+    Volume,
 )
 from reconciler.state.nodes.room import DeviceShare, Wanted, demand
 from reconciler.state.nodes.table import Nodes

@@ -1,14 +1,15 @@
-"""The storage objects that decide where a pod with volumes can run, core/v1 and storage.k8s.io/v1."""
+"""What decides where a pod with volumes can run: the volumes of pods, and the storage objects of core/v1 and
+storage.k8s.io/v1.
+"""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
-from reconciler.api.objects.core import InTreeSource, Resources
 from reconciler.api.objects.meta import ApiObject
-from reconciler.api.objects.model import Bool, Int, Model, Str, Tuple
-from reconciler.api.objects.quantity import Quantity
+from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple
+from reconciler.api.objects.quantity import ZERO, Quantity
 from reconciler.api.objects.selectors import LabelSelector, NodeSelector
 
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
@@ -18,7 +19,112 @@ BETA_CLASS = "volume.beta.kubernetes.io/storage-class"
 FIRST_CONSUMER = "WaitForFirstConsumer"
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 READ_WRITE_ONCE_POD = "ReadWriteOncePod"
-_NOTHING = Quantity(0)
+
+Resources = Map[Quantity]
+"""Amounts by resource: `cpu`, `memory`, `example.com/nic`"""
+
+
+class GcePersistentDisk(Model):
+    """A disk of Google Compute Engine."""
+
+    pd_name: Str = ""
+    read_only: Bool = False
+
+
+class AwsElasticBlockStore(Model):
+    """A volume of Amazon EBS."""
+
+    volume_id: Str = Field(default="", alias="volumeID")
+
+
+class AzureDisk(Model):
+    """A data disk of Azure."""
+
+    disk_uri: Str = Field(default="", alias="diskURI")
+    kind: Str | None = None
+
+
+class VolumeByID(Model):
+    """A volume of Cinder or Portworx."""
+
+    volume_id: Str = Field(default="", alias="volumeID")
+
+
+class Iscsi(Model):
+    """An iSCSI target."""
+
+    iqn: Str = ""
+    read_only: Bool = False
+
+
+class Rbd(Model):
+    """An image of Ceph RBD."""
+
+    monitors: Tuple[Str] = ()
+    pool: Str = "rbd"
+    image: Str = ""
+    read_only: Bool = False
+
+
+class InTreeSource(Model):
+    """The disk of a plugin that was part of Kubernetes and is a CSI driver today; at most one is set."""
+
+    gce_persistent_disk: GcePersistentDisk | None = None
+    aws_elastic_block_store: AwsElasticBlockStore | None = None
+    azure_disk: AzureDisk | None = None
+    cinder: VolumeByID | None = None
+    portworx_volume: VolumeByID | None = None
+
+
+class ClaimVolumeSource(Model):
+    """A PersistentVolumeClaim by its name."""
+
+    claim_name: Str = ""
+
+
+class EphemeralVolumeSource(Model):
+    """A claim that is made for the pod alone."""
+
+    volume_claim_template: dict[str, Any] = Field(default_factory=dict)
+    """Metadata and spec of the PersistentVolumeClaim"""
+
+
+class Volume(InTreeSource):
+    """A volume of a pod."""
+
+    name: Str = ""
+    persistent_volume_claim: ClaimVolumeSource | None = None
+    ephemeral: EphemeralVolumeSource | None = None
+    iscsi: Iscsi | None = None
+    rbd: Rbd | None = None
+
+
+_DECIDING = frozenset(
+    {
+        "persistentVolumeClaim",
+        "ephemeral",
+        "gcePersistentDisk",
+        "awsElasticBlockStore",
+        "azureDisk",
+        "cinder",
+        "portworxVolume",
+        "iscsi",
+        "rbd",
+    }
+)
+
+
+def _deciding(value: Any) -> Any:
+    """Without volumes that every node can provide, such as tokens and config maps: most volumes are."""
+    if value is None:
+        return ()
+    if not isinstance(value, list | tuple):
+        return value
+    return [one for one in value if not isinstance(one, Mapping) or not _DECIDING.isdisjoint(one)]
+
+
+Volumes = Annotated[tuple[Volume, ...], BeforeValidator(_deciding)]
+"""Volumes of a pod, as far as they may decide where it runs"""
 
 
 class VolumeResources(Model):
@@ -123,7 +229,7 @@ class PersistentVolume(ApiObject):
     @property
     def size(self) -> Quantity:
         """Its capacity; zero if it has none."""
-        return self.spec.capacity.get("storage", _NOTHING)
+        return self.spec.capacity.get("storage", ZERO)
 
     def belongs_to(self, claim: PersistentVolumeClaim) -> bool:
         """Whether it is bound, or was bound ahead, to a claim."""

@@ -23,9 +23,6 @@ HARMLESS: Mapping[type, str] = {
         "creationTimestamp deletionGracePeriodSeconds deletionTimestamp finalizers generateName generation "
         "managedFields name namespace ownerReferences resourceVersion selfLink uid"
     ),
-    core.AwsElasticBlockStore: "fsType partition readOnly",
-    core.AzureDisk: "cachingMode diskName fsType readOnly",
-    core.ClaimVolumeSource: "readOnly",
     core.Condition: "lastHeartbeatTime lastTransitionTime message reason",
     core.ConfigMap: "binaryData immutable",
     core.ContainerClaim: "request",
@@ -38,11 +35,6 @@ HARMLESS: Mapping[type, str] = {
     core.ContainerStatus: (
         "allocatedResourcesStatus containerID image imageID lastState ready restartCount started state "
         "stopSignal user volumeMounts"
-    ),
-    core.GcePersistentDisk: "fsType partition",
-    core.Iscsi: (
-        "chapAuthDiscovery chapAuthSession fsType initiatorName iscsiInterface lun portals secretRef "
-        "targetPortal"
     ),
     core.Namespace: "spec status",
     core.NodeSpec: "configSource externalID podCIDR podCIDRs podPreemptionPolicy providerID",
@@ -65,12 +57,9 @@ HARMLESS: Mapping[type, str] = {
         "conditions ephemeralContainerStatuses hostIP hostIPs message observedGeneration podIP podIPs "
         "qosClass reason resize volumeHealth"
     ),
-    core.Rbd: "fsType keyring secretRef user",
     core.RestartRule: "exitCodes",
     core.Taint: "timeAdded",
     core.Toleration: "tolerationSeconds",
-    core.Volume: f"{_SOURCES} configMap csi downwardAPI emptyDir gitRepo image projected secret",
-    core.VolumeByID: "fsType readOnly secretRef",
     gangs.CoschedulingPodGroup: "status",
     gangs.CoschedulingPodGroupSpec: "minResources scheduleTimeoutSeconds",
     gangs.PodGroupSpec: "priorityClassName workloadRef",  # admission turns the former into a priority
@@ -81,6 +70,8 @@ HARMLESS: Mapping[type, str] = {
     slices.DeviceTaintRule: "status",
     slices.ResourceSliceSpec: "partitionTypeAttribute",
     storage.AttachmentSource: "inlineVolumeSpec",
+    storage.AwsElasticBlockStore: "fsType partition readOnly",
+    storage.AzureDisk: "cachingMode diskName fsType readOnly",
     storage.CSIDriverSpec: (
         "attachRequired fsGroupPolicy nodeAllocatableUpdatePeriodSeconds podInfoOnMount requiresRepublish "
         "seLinuxMount serviceAccountTokenInSecrets tokenRequests volumeLifecycleModes"
@@ -92,6 +83,12 @@ HARMLESS: Mapping[type, str] = {
         "nodePublishSecretRef nodeStageSecretRef readOnly volumeAttributes"
     ),
     storage.ClaimReference: "apiVersion fieldPath kind resourceVersion",
+    storage.ClaimVolumeSource: "readOnly",
+    storage.GcePersistentDisk: "fsType partition",
+    storage.Iscsi: (
+        "chapAuthDiscovery chapAuthSession fsType initiatorName iscsiInterface lun portals secretRef "
+        "targetPortal"
+    ),
     storage.PersistentVolumeClaimSpec: "dataSource dataSourceRef",
     storage.PersistentVolumeClaimStatus: (
         "accessModes allocatedResourceStatuses allocatedResources capacity conditions "
@@ -99,8 +96,11 @@ HARMLESS: Mapping[type, str] = {
     ),
     storage.PersistentVolumeSpec: (f"{_SOURCES} iscsi local mountOptions persistentVolumeReclaimPolicy rbd"),
     storage.PersistentVolumeStatus: "lastPhaseTransitionTime message reason",
+    storage.Rbd: "fsType keyring secretRef user",
     storage.StorageClass: "allowVolumeExpansion mountOptions parameters reclaimPolicy",
+    storage.Volume: f"{_SOURCES} configMap csi downwardAPI emptyDir gitRepo image projected secret",
     storage.VolumeAttachment: "status",
+    storage.VolumeByID: "fsType readOnly secretRef",
     storage.VolumeResources: "limits",
 }
 UNUSED: Mapping[type, Mapping[str, str]] = {

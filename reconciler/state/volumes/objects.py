@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
-from reconciler.api.objects.core import InTreeSource, Pod, Volume
+from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from reconciler.api.objects.storage import (
@@ -19,9 +19,11 @@ from reconciler.api.objects.storage import (
     CSIDriver,
     CSINode,
     CSIStorageCapacity,
+    InTreeSource,
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
+    Volume,
     VolumeAttachment,
 )
 

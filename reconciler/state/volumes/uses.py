@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from kernels.types import Amounts, Mask
-from reconciler.api.objects.core import Pod, Volume
+from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.storage import (
     SELECTED_NODE,
@@ -15,6 +15,7 @@ from reconciler.api.objects.storage import (
     PersistentVolume,
     PersistentVolumeClaim,
     StorageClass,
+    Volume,
     VolumeAttachment,
 )
 from reconciler.state.nodes.labels import widened
