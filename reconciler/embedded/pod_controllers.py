@@ -27,7 +27,7 @@ from reconciler.embedded.claim_controllers import (
     status,
     update_status,
 )
-from reconciler.embedded.pod_neighbours import keeps_apart, neighbourhood
+from reconciler.embedded.pod_neighbours import has_anti_affinity, neighbourhood
 from reconciler.embedded.store import Change
 from reconciler.errors import Rejected
 
@@ -57,8 +57,8 @@ class PodController:
         self._api = api
         self._waiting: dict[str, set[str]] = {}
         self._without_node: set[str] = set()
-        self._choosy: set[str] = set()
-        """Pods that keep others away from their nodes"""
+        self._with_anti_affinity: set[str] = set()
+        """They may keep others away from their nodes"""
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def stop(self) -> None:
@@ -79,10 +79,12 @@ class PodController:
     def reconcile(self, key: str) -> None:
         """Move a pod to its next phase."""
         record = self._api.store[POD].get(key)
-        (self._choosy.add if record is not None and keeps_apart(record.object) else self._choosy.discard)(key)
+        self._with_anti_affinity.discard(key)
         if record is None:
             return
         pod = record.object
+        if has_anti_affinity(pod):
+            self._with_anti_affinity.add(key)
         if is_deleting(pod):
             if pod["metadata"].get("deletionGracePeriodSeconds"):
                 namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
@@ -137,7 +139,7 @@ class PodController:
 
     def _node(self, pod: Object, claims: list[Object]) -> str:
         """The first node by name that matches every allocation, the pod, and what other pods require."""
-        near = neighbourhood(pod, self._api, self._choosy)
+        near = neighbourhood(pod, self._api, self._with_anti_affinity)
         selectors = [status(claim)["allocation"].get("nodeSelector") for claim in claims]
         for record in self._api.store[NODE].scan(""):
             node = record.object

@@ -31,18 +31,18 @@ class Neighbourhood(NamedTuple):
         )
 
 
-def keeps_apart(pod: Object) -> bool:
-    """Whether a pod keeps others away from its node."""
+def has_anti_affinity(pod: Object) -> bool:
+    """Whether a pod may keep others away from its node."""
     return "podAntiAffinity" in (pod["spec"].get("affinity") or {})
 
 
-def neighbourhood(pod: Object, api: ApiServer, choosy: Collection[str]) -> Neighbourhood:
-    """The domains for a pod. `choosy` are the keys of all pods that keep others away.
+def neighbourhood(pod: Object, api: ApiServer, with_anti_affinity: Collection[str]) -> Neighbourhood:
+    """The domains for a pod. `with_anti_affinity` are the keys of all pods that may keep others away.
 
     It costs a look at every pod if the pod has a term of its own.
     """
     affinity = (pod["spec"].get("affinity") or {}).keys() & {"podAffinity", "podAntiAffinity"}
-    known = (api.store[POD].get(key) for key in choosy)
+    known = (api.store[POD].get(key) for key in with_anti_affinity)
     apart = [one.object for one in known if one is not None and _runs(one.object)]
     if not affinity and not apart:
         return Neighbourhood((), ())
