@@ -18,12 +18,15 @@ from reconciler.api.convert.layout import (
     smallest_first,
     valid_names,
 )
+from reconciler.api.objects.model import aliases_of
+from reconciler.api.objects.slices import Device, ResourceSliceSpec
 from reconciler.api.validation.fields import MAX_LABEL, is_dns_label
 from reconciler.api.versions.extensions import ANNOTATION, with_annotation
+from reconciler.api.versions.kinds import KINDS
 from reconciler.api.versions.shapes import Raw, mapping, mappings
 from reconciler.errors import Rejected
 
-API_VERSION = "resource.k8s.io/v1"
+API_VERSION = KINDS["ResourceSlice"].in_shape[0]
 
 TARGETS = ("perDeviceNodeSelection", "nodeName", "allNodes", "nodeSelector")
 """The first field that is set counts"""
@@ -31,16 +34,12 @@ TARGETS = ("perDeviceNodeSelection", "nodeName", "allNodes", "nodeSelector")
 KEPT_METADATA = ("name", "namespace", "labels", "annotations", "finalizers", "ownerReferences")
 """Metadata of a manifest; a server adds the other fields"""
 
-DEVICE_FIELDS = (
-    "name", "attributes", "capacity", "consumesCounters", "nodeName", "nodeSelector", "allNodes", "taints",
-    "bindsToNode", "bindingConditions", "bindingFailureConditions", "allowMultipleAllocations",
-    "nodeAllocatableResources", "compatibleOnlyWith",
-)  # fmt: skip
-"""The device fields of the newest release, and the field that moves to an annotation"""
+DEVICE_FIELDS = aliases_of(Device)
+"""Those of the newest release, and the field that moves to an annotation"""
 
 KEPT_FIELDS = ("skipNodeOperations", "partitionTypeAttribute")
 """Fields of a slice that stay as they are"""
-SPEC_FIELDS = (*TARGETS, "driver", "pool", "devices", "sharedCounters", *KEPT_FIELDS)
+SPEC_FIELDS = {*aliases_of(ResourceSliceSpec), *KEPT_FIELDS}
 
 
 class Keys(Struct, frozen=True):

@@ -20,7 +20,7 @@ from reconciler.api.objects.validating import subject_of
 from reconciler.api.validation.fields import Field, WrongType
 from reconciler.api.validation.pods import check_claims, with_label_keys
 from reconciler.api.versions import reading
-from reconciler.api.versions.kinds import KINDS, RESOURCE
+from reconciler.api.versions.kinds import KINDS
 from reconciler.api.versions.mistakes import fix_mistakes
 from reconciler.errors import Malformed
 
@@ -162,7 +162,7 @@ def claim_from_template(maker: Pod | PodGroup, entry: str, template: Mapping[str
         }
         metadata["ownerReferences"] = [{**owner, "controller": True, "blockOwnerDeletion": True}]
     return {
-        "apiVersion": "resource.k8s.io/v1",
+        "apiVersion": KINDS["ResourceClaim"].in_shape[0],
         "kind": "ResourceClaim",
         "metadata": metadata,
         "spec": spec.get("spec") or {},
@@ -330,7 +330,7 @@ def _is_slice(raw: Raw) -> bool:
     spec = raw.get("spec")
     return (
         raw.get("kind") == "ResourceSlice"
-        and raw.get("apiVersion") in (f"{RESOURCE}/v1", f"{RESOURCE}/v1beta2")
+        and raw.get("apiVersion") in KINDS["ResourceSlice"].in_shape
         and isinstance(raw.get("metadata"), Mapping)
         and isinstance(spec, Mapping)
         and isinstance(spec.get("pool"), Mapping)

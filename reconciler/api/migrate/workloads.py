@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from reconciler.api.migrate.mapping import Resources
 from reconciler.api.migrate.pods import Json, Template, metadata_of, rewrite, subject
 from reconciler.api.objects.claims import EXACT_COUNT, ResourceClaimTemplate
+from reconciler.api.versions.kinds import KINDS
 from reconciler.api.versions.reading import read
 from reconciler.errors import Malformed, Rejected
 
@@ -63,7 +64,7 @@ def template_object(template: Template, namespace: str | None) -> Json:
     """The ResourceClaimTemplate."""
     metadata = {"name": template.name, **({"namespace": namespace} if namespace else {})}
     return {
-        "apiVersion": "resource.k8s.io/v1",
+        "apiVersion": KINDS[KIND].in_shape[0],
         "kind": KIND,
         "metadata": metadata,
         "spec": {"spec": template.spec()},

@@ -66,6 +66,11 @@ class Kind(NamedTuple):
         """All that are read, as objects write them, the best first."""
         return [self.api_version(version) for version in (*self.versions, *self.only_in_files)]
 
+    @property
+    def in_shape(self) -> list[str]:
+        """Those with the shape of the model, as objects write them."""
+        return [self.api_version(version) for version in self.versions if version not in self.other_shapes]
+
 
 KINDS: dict[str, Kind] = {}
 """By the name of the model: two API groups have a kind PodGroup, and each has its own. What has no model is

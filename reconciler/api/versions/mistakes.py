@@ -9,6 +9,7 @@ from typing import Any
 from zlib import crc32
 
 from reconciler.api.validation.fields import is_dns_label, is_key
+from reconciler.api.versions.kinds import KINDS
 from reconciler.api.versions.shapes import Raw, mapping, mappings
 from reconciler.api.versions.v1beta1 import BASIC
 
@@ -35,7 +36,7 @@ Warn = Callable[[str], None]
 
 _KINDS: dict[type, str] = {bool: "bool", int: "int", str: "string"}
 _NAMED = ("ResourceSlice", "DeviceClass", "ResourceClaim", "ResourceClaimTemplate")
-_WITH_BASIC = ("v1beta1", "v1alpha3")
+_WITH_BASIC = KINDS["ResourceSlice"].other_shapes
 
 
 def fix_mistakes(raw: Raw, warn: Warn) -> Raw:
