@@ -59,7 +59,7 @@ class Charges:
         self._roster = roster
         self._nodes = nodes
         self._counted: dict[ObjectKey, tuple[Pod, str]] = {}
-        """The pods as they were counted, and their nodes; without those that take room for devices"""
+        """The pods as they were counted, and their nodes"""
         self.assumed: dict[ObjectKey, str] = {}
         """The decided nodes of pods, while not known to be written"""
 
@@ -86,22 +86,15 @@ class Charges:
             nominated = self._nodes.residents.nominate(key, pod)
             return _roomier(self._nodes.host(key, None), nominated)
         before, on = self._counted.get(key, (None, ""))
-        if before is pod and on == node:
+        shares = self._store.supply.counts_device_shares and pod.spec.resource_claims
+        if before is pod and on == node and not shares:  # else it changes with the claims and their devices
             return HERE  # most events of a claim come from our own writes
         self._counted[key] = pod, node
-        if self._store.supply.counts_device_shares and pod.spec.resource_claims:
-            del self._counted[key]  # it changes with the claims and their devices
         nominated = self._nodes.residents.nominate(key, None)
         return _roomier(self._nodes.host(key, pod, node, demand_of(pod, self._store)), nominated)
 
-    def devices(self) -> Hosted:
-        """Update pods with claims after a change of slices, if devices use resources of their nodes."""
-        if not self._store.supply.counts_device_shares:
-            return HERE
-        return hosted(self.pod(key) for key, pod in self._store.pods.items() if pod.spec.resource_claims)
-
     def claims(self, keys: Iterable[ObjectKey]) -> Hosted:
-        """Update the pods of allocated or freed claims. Returns what that means for pods that wait."""
+        """Update the pods of changed claims. Returns what that means for pods that wait."""
         pods = {pod for key in keys for pod in self._roster.users(key)}
         if len(pods) == 1:
             return self.pod(*pods)
@@ -164,8 +157,8 @@ class Dispatcher:
         if delta.devices or not self.audit.is_quiet:
             for key in self.audit.check(delta.devices) | self.audit.sharing(delta.claims):
                 self.put(Unit(Kind.CLAIM, key))  # one of them may have to be freed
-        if delta.supply:
-            self.wake(self.charges.devices())
+        if delta.shares:
+            self.wake(self.charges.claims(delta.shares))
         if delta.devices or delta.supply:
             self.changed.set()
         if woken := self.waiting.woken_by(delta):

@@ -19,6 +19,8 @@ class Delta(Struct, frozen=True):
     """Whether devices or nodes changed"""
     devices: frozenset[DeviceID] = frozenset()
     """Devices whose holders changed"""
+    shares: frozenset[ObjectKey] = frozenset()
+    """Claims whose devices may take something else of their nodes now (NAR-1)"""
 
     def __or__(self, other: "Delta") -> "Delta":
         if other is self or other is NOTHING:
@@ -32,6 +34,7 @@ class Delta(Struct, frozen=True):
             classes=self.classes | other.classes,
             supply=self.supply or other.supply,
             devices=self.devices | other.devices,
+            shares=self.shares | other.shares,
         )
 
     @staticmethod
@@ -44,6 +47,7 @@ class Delta(Struct, frozen=True):
             classes=frozenset().union(*[part.classes for part in parts]),
             supply=any(part.supply for part in parts),
             devices=frozenset().union(*[part.devices for part in parts]),
+            shares=frozenset().union(*[part.shares for part in parts]),
         )
 
 

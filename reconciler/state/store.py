@@ -310,7 +310,7 @@ class Store:
             return NOTHING
         self._retain_draws(known.pool)
         self.supply.inventory.drop(name)
-        return self._supply_changed()
+        return self._slices_changed(known.pool)
 
     def _note_stating(self, name: str, driver: str) -> Delta:
         return self._supply_changed() if self.supply.inventory.note_stating(name, driver) else NOTHING
@@ -323,7 +323,15 @@ class Store:
         if known is not None:
             self._retain_draws(known.pool)
         self.supply.inventory.put(block)
-        return self._supply_changed()
+        return self._slices_changed(block.pool, *([] if known is None else [known.pool]))
+
+    def _slices_changed(self, *pools: PoolID) -> Delta:
+        """A change of slices of some pools."""
+        found = self._supply_changed()
+        if not self.supply.counts_device_shares:
+            return found
+        held = [DeviceID(*pool, name) for pool in pools for name in self._ledger.held_in(pool)]
+        return found | Delta(shares=frozenset(key for device in held for key in self._ledger.claims(device)))
 
     def _retain_draws(self, pool: PoolID) -> None:
         """Retain what held devices of a pool draw, before the first of its slices changes."""

@@ -1,5 +1,6 @@
 """Which units a change puts in the queue, and in which order they leave it."""
 
+from itertools import permutations
 from typing import Any
 
 import pytest
@@ -295,3 +296,30 @@ async def test_slices_with_new_names_are_taken_in_once_the_old_ones_are_gone(mon
     picture.take(Removed("ResourceSlice", ObjectKey("", "old")))
     assert [one.key.name for one in picture.store.supply.slices] == ["new"]
     assert not picture.store.refused
+
+
+@pytest.mark.parametrize("order", list(permutations(("pod", "claim", "slice"))))
+async def test_a_pod_is_charged_for_what_its_devices_take_of_its_node_whatever_is_listed_first(
+    order: tuple[str, ...],
+):
+    """And by the newest slice (NAR-1)."""
+    picture = intake()
+    slices = [devices("n", "d0") for _ in range(3)]
+    for raw, cpus in zip(slices[:2], ("3", "2"), strict=True):
+        mapping = {"cpu": {"mapping": {"deviceMultiplier": cpus}}}
+        raw["spec"]["devices"][0]["nodeAllocatableResources"] = mapping
+    bound = pod("p", "c", gates=())
+    bound["spec"]["nodeName"] = "n"
+    raws = {"pod": bound, "claim": {**claim("c"), "status": held(DRIVER, "n", "d0")}, "slice": slices[0]}
+    put(picture, node("n"), *(raws[kind] for kind in order))
+
+    def cpu() -> int:
+        charge = picture.nodes.room.charged(key("p"))
+        assert charge is not None
+        return charge.amounts.get("cpu", 0)
+
+    found = [cpu()]
+    for raw in slices[1:]:
+        put(picture, raw)
+        found.append(cpu())
+    assert found == [3000, 2000, 0]
