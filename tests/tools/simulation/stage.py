@@ -1,6 +1,7 @@
 """One device, and processes on it whose way to the server is led by hand."""
 
 import asyncio
+import random
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from random import Random
@@ -98,7 +99,8 @@ class Stage:
 
 
 def staged(play: Callable[[Stage], Awaitable[Any]]) -> Any:
-    """Play something in virtual time."""
+    """Play something in virtual time, in the same way each time: the pauses of back-offs are random."""
+    random.seed(0)
     loop = SimulationLoop()
 
     async def play_it() -> Any:
