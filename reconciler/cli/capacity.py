@@ -339,8 +339,9 @@ def _verdict(result: Sizing) -> Iterator[str]:
         yield f"add {nodes_text(best)}: {proof}"
     for one in result.items:
         if one.left and one.refused is not None:
+            does = "does" if one.left == 1 else "do"
             yield (
-                f"{one.left} of {one.item.count} {one.item.name} do not fit now: "
+                f"{one.left} of {one.item.count} {one.item.name} {does} not fit now: "
                 f"{one.refused.reason}: {one.refused.message}"
             )
     for one in result.unserved:

@@ -128,7 +128,7 @@ async def test_the_nodes_that_each_cluster_needs_are_printed_side_by_side(tmp_pa
         assert result.exit_code == 0, result.output
         lines = result.stdout.splitlines()
         assert lines[0] == "west: add 1 node like w1: proven cheapest"
-        assert lines[1].startswith("west: 1 of 2 double do not fit now: ")
+        assert lines[1].startswith("west: 1 of 2 double does not fit now: ")
         assert lines[2] == "east: fits now: no node is needed"
         rows = [line.split() for line in lines]
         assert ["west", "double", "2", "1", "1", "w1"] in rows
