@@ -295,8 +295,8 @@ class GroupModeChanged(Decision):
     LINES: ClassVar = (Line("group mode changed", Level.WARNING),)
 
     driver: Annotated[str, Logged("as the name says")]
-    before: Annotated[str, Logged("as the name says")]
-    after: Annotated[str, Logged("as the name says")]
+    before: Annotated[str, Logged("how many fit; the group mode")]
+    after: Annotated[str, Logged("how many fit; the group mode")]
     held: Annotated[int, Logged("devices of the driver that are held", int)]
 
 

@@ -176,7 +176,7 @@ Policy = Annotated[
     str | None,
     Logged("the policy that chose; absent for first fit", optional=True),
 ]
-Steps = Annotated[int, Logged("as the name says", int)]
+Steps = Annotated[int, Logged("devices that the search tried", int)]
 NodeCount = Annotated[int, Logged("nodes that were considered", int)]
 Counts = Annotated[
     tuple[RequestCount, ...],

@@ -69,7 +69,7 @@ class GangPlaced(Decision):
     METRICS: ClassVar = (Counted(GANGS),)
 
     gang: Gang
-    size: Annotated[int, Logged("as the name says", int)]
+    size: Annotated[int, Logged("pods that the gang needs", int)]
     pods: PodKeys
     on: Annotated[tuple[str, ...], Logged("the node of each pod, in their order", list, write=list)]
     left_out: Annotated[
@@ -175,8 +175,8 @@ class MovesPlanned(Decision):
 
     goal: Goal
     counted: CountedThing
-    before: Annotated[int, Logged("as the name says", int)]
-    after: Annotated[int, Logged("as the name says", int)]
+    before: Annotated[int, Logged("how many fit; the group mode", int)]
+    after: Annotated[int, Logged("how many fit; the group mode", int)]
     pods: PodKeys
     """In the order of the moves"""
     nodes: Annotated[tuple[str, ...], Logged("names of nodes", list, texts)]

@@ -116,8 +116,6 @@ NOT_RUN: Mapping[str, str] = {
     "python -m tests.conformance": "CI runs it if the recorded answers are available",
     "python -m tests.tools.written_state": "changes this checkout; tests/whole/ha reads what it made",
     "python -m docs.": "another test compares the pictures and pages",
-    "python -m perf placement": "learns for hours; tests/whole/perf runs a small one",
-    "python -m perf run": "is a long measurement; tests/whole/perf runs a small one",
     "kubectl logs": _CLUSTER + "logs of pods",
     "kubectl proxy": _CLUSTER + "runs until it is stopped",
     "kubectl -n dra-reconciler port-forward": _CLUSTER + "a kubelet",
