@@ -10,9 +10,16 @@ FEWEST = 4
 
 
 def examples(count: int) -> settings:
-    """Deadlines are off: the first look at a selector compiles it."""
+    """The same examples on each change, random ones in `make soak`: a change answers for itself alone.
+
+    Deadlines are off: the first look at a selector compiles it.
+    """
     return settings(
-        max_examples=scaled(count), deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
+        max_examples=scaled(count),
+        derandomize=FACTOR == 1,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        print_blob=True,
     )
 
 

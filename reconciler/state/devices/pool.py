@@ -17,7 +17,7 @@ from reconciler.state.devices.encoding.block import Block
 from reconciler.state.devices.encoding.parts import Encoder, Names
 from reconciler.state.devices.encoding.recent import Recent
 from reconciler.state.devices.exclusion_rules import PoolExclusion, compile_exclusion
-from reconciler.state.devices.reach import Reach
+from reconciler.state.devices.reach import Reach, needs_gate
 from reconciler.state.devices.retained_draws import Drawn, finer_than
 
 
@@ -275,7 +275,7 @@ class Pool:
             and counts == (published,)
             and not self.repeats_names
             and not (rules.has(PARTITIONABLE_DEVICES) and generation in self.counters.problems)
-            and not any(map(unclear_places, self.blocks))
+            and not any(unclear_places(block) or needs_gate(block, rules) for block in self.blocks)
         )
 
     def reached_by(self, node: Reach, rules: Semantics) -> tuple[Sequence[int], Mask | None]:

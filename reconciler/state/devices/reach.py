@@ -79,9 +79,7 @@ class Reach:
 
     def concerns(self, block: Block, rules: Semantics) -> bool:
         """Whether a slice is relevant for the node (POOL-2, POOL-3)."""
-        if not rules.has(PARTITIONABLE_DEVICES) and (
-            block.per_device_node_selection is not None or block.shares_counters
-        ):
+        if needs_gate(block, rules):
             return False
         if rules.old and block.shares_counters:
             return True
@@ -102,3 +100,10 @@ class Reach:
         if not len(self.matching):
             return np.zeros(codes.shape, dtype=np.bool_)
         return (codes >= 0) & self.matching[codes]
+
+
+def needs_gate(block: Block, rules: Semantics) -> bool:
+    """Whether a slice concerns no node because the gate of partitionable devices is off."""
+    return not rules.has(PARTITIONABLE_DEVICES) and (
+        block.per_device_node_selection is not None or block.shares_counters
+    )

@@ -3,11 +3,12 @@
 import numpy as np
 from hypothesis import event, given
 
+from reconciler.api.objects.semantics import PARTITIONABLE_DEVICES
 from reconciler.errors import Rejected
 from reconciler.state.devices.reach import SKIP_OPERATIONS
 from reconciler.state.devices.readiness import offered, readiness
 from tests.tools.allocation_strategies import worlds
-from tests.tools.allocation_world import World
+from tests.tools.allocation_world import NEW, World, without
 from tests.tools.builders import Object, device, devices, labelled, node, node_selector, resource_slice
 from tests.tools.examples import examples
 
@@ -64,3 +65,10 @@ def test_a_pool_of_a_node_that_is_gone_is_ready_but_not_offered():
     assert (readiness(there).ready.tolist(), offered(there).tolist()) == ([True, True], [False, False])
     without = World(slices, [], nodes=[]).snapshot().topology
     assert offered(without).tolist() == [True, True]
+
+
+def test_a_slice_whose_gate_is_off_offers_nothing():
+    slices = [resource_slice("s", [device("A", nodeName="n")], perDeviceNodeSelection=True)]
+    for rules, expected in ((NEW, [True]), (without(PARTITIONABLE_DEVICES), [False])):
+        topology = World(slices, [], nodes=[node("n")], rules=rules).snapshot().topology
+        assert offered(topology).tolist() == expected
