@@ -126,7 +126,7 @@ class Decoded(NamedTuple):
 
 def known(body: Any, model: str, *, newer: bool) -> Decoded:
     """The body without fields that its type does not have; all of it if `model` is empty. Raises WrongType
-    for a list, a map or a single value in the place of another of these.
+    for a value of another shape than its field.
     """
     wrong: list[str] = []
     return Decoded(_known(body, model or "object", "", wrong, 0, newer=newer), wrong)
@@ -142,18 +142,23 @@ class _Type(NamedTuple):
     fields: Mapping[str, str] | None
 
 
-_SHAPES: Mapping[type, str] = {list: "an array", dict: "an object", DoubledKeys: "an object"}
-_SINGLE = "a single value"
+_ARRAY, _OBJECT, _SINGLE = "an array", "an object", "a single value"
+_SHAPES: Mapping[type, str] = {
+    list: _ARRAY, dict: _OBJECT, DoubledKeys: _OBJECT,
+    bool: "a bool", int: "an integer", float: "a number", str: "a string",
+}  # fmt: skip
+_EXACT = {"bool": "a bool", "int": "an integer"}
+"""Types of single values that say what is in JSON: a quantity is a `str`, and may be a number there"""
 
 
 @cache
 def _type_of(kind: str, *, newer: bool) -> _Type:
     fields = fields_of(kind, newer=newer)
     if match := LIST.fullmatch(kind):
-        return _Type(_SHAPES[list], match["of"], None)
+        return _Type(_ARRAY, match["of"], None)
     if match := MAP.fullmatch(kind):
-        return _Type(_SHAPES[dict], match["of"], None)
-    shape = "" if kind == "object" else _SINGLE if fields is None else _SHAPES[dict]
+        return _Type(_OBJECT, match["of"], None)
+    shape = "" if kind == "object" else _EXACT.get(kind, _SINGLE) if fields is None else _OBJECT
     return _Type(shape, "object", fields)
 
 
@@ -161,8 +166,8 @@ def _known(value: Any, kind: str, path: str, wrong: list[str], depth: int, *, ne
     if depth > MAX_DEPTH:
         raise bad_request(f"exceeded max depth of {MAX_DEPTH}")
     wanted, of, fields = _type_of(kind, newer=newer)
-    given = _SHAPES.get(type(value), _SINGLE)
-    if wanted and given != wanted and value is not None:
+    given = wanted if value is None else _SHAPES.get(type(value), _SINGLE)
+    if wanted and given != wanted and (wanted != _SINGLE or given in (_ARRAY, _OBJECT)):
         raise WrongType(f"{path}: expected {wanted}, got {given}")
     if isinstance(value, list):
         return [

@@ -83,11 +83,17 @@ def test_names_of_maps_and_opaque_parameters_are_no_fields():
         ("/api/v1/nodes", {"spec": ["a"]}, "spec"),
         ("/api/v1/nodes", {"status": {"conditions": [["a"]]}}, "status.conditions[0]"),
         ("/api/v1/nodes", {"metadata": {"labels": {"a": {}}}}, "metadata.labels.a"),
+        ("/api/v1/nodes", {"spec": {"unschedulable": "true"}}, "spec.unschedulable"),
         ("/api/v1/namespaces/default/services", {"spec": {"selector": "a"}}, "spec.selector"),
+        (
+            "/api/v1/namespaces/default/services",
+            {"spec": {"healthCheckNodePort": "1"}},
+            "healthCheckNodePort",
+        ),
         ("/api/v1/namespaces/default/services", {"spec": {"ports": [{"port": {}}]}}, "spec.ports[0].port"),
     ],
 )
-def test_a_list_a_map_or_a_single_value_in_the_place_of_another_is_refused(path, body, where):
+def test_a_value_of_another_shape_than_its_field_is_refused(path, body, where):
     api = ApiServer()
     code, found = call(api, "POST", path, {**body, "metadata": {"name": "a", **body.get("metadata", {})}})
     assert (code, found["reason"]) == (400, "BadRequest")
