@@ -166,7 +166,8 @@ class Writer:
         if not self.has_kubelets or not is_running:
             return 0
         asked = options.get("gracePeriodSeconds")
-        return int(obj["spec"].get("terminationGracePeriodSeconds", 30) if asked is None else asked)
+        seconds = obj["spec"].get("terminationGracePeriodSeconds", 30) if asked is None else asked
+        return 1 if seconds < 0 else min(seconds, MOST_GRACE)
 
     def _delete_namespace(self, record: Record) -> Record:
         """Mark a namespace as terminating, delete its contents, and remove it once it is empty."""
@@ -235,6 +236,8 @@ class Writer:
                 raise conflict(target.kind.plural, target.served.group, target.name, why)
 
 
+MOST_GRACE = 2**31
+"""Seconds: a time that far in the future can still be written"""
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 """Finalizers of the garbage collector"""
 _OF_POLICY = {"Foreground": [FOREGROUND], "Orphan": [ORPHAN], "Background": []}

@@ -3,6 +3,7 @@
 import pytest
 
 from reconciler.embedded import ApiServer, run_controllers
+from reconciler.embedded.writing import MOST_GRACE
 from tests.tools.driving import MERGE, PODS, call, node, ok, pod, refused, settle, take
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -112,6 +113,15 @@ async def test_a_running_pod_terminates_before_it_goes(api):
     await settle(api)
     assert call(api, "GET", f"{PODS}/p")[0] == 404
     assert await take(api, 2, PODS, resourceVersion=start) == [("MODIFIED", "p"), ("DELETED", "p")]
+
+
+@pytest.mark.parametrize(("asked", "given"), [(5, 5), (-5, 1), (10**15, MOST_GRACE), (10**25, MOST_GRACE)])
+def test_seconds_to_end_are_limited(asked, given):
+    api = ApiServer()
+    api.have_kubelets(there=True)
+    ok(api, "POST", PODS, pod(nodeName="n"))
+    found = ok(api, "DELETE", f"{PODS}/p", {"gracePeriodSeconds": asked})["metadata"]
+    assert found["deletionGracePeriodSeconds"] == given
 
 
 async def test_a_pod_without_a_node_or_grace_goes_at_once(api):
