@@ -5,9 +5,9 @@ selector. Source: KEP-6080 (CEL-18).
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from contextlib import suppress
-from functools import lru_cache, partial
+from functools import lru_cache
 from threading import Lock
 
 import numpy as np
@@ -15,13 +15,11 @@ from msgspec import Struct
 from numpy.typing import NDArray
 
 from reconciler.api.objects.semver import Semver
-from reconciler.api.validation.kinds import Refuses
 from reconciler.cel.check import DERIVED_ATTRIBUTE
 from reconciler.cel.errors import (
     COST_LIMIT,
     MASK_COST_LIMIT,
     CelError,
-    CelRefused,
     Exhausted,
     Fatal,
     RefusedAt,
@@ -29,7 +27,7 @@ from reconciler.cel.errors import (
 from reconciler.cel.evaluate import Emitter
 from reconciler.cel.evaluation import Frame
 from reconciler.cel.leaves import combinations
-from reconciler.cel.program import KEPT_MASKS, KEPT_SELECTORS, OVERSPENT, checked_tree, compile_selector
+from reconciler.cel.program import KEPT_MASKS, KEPT_SELECTORS, OVERSPENT, checked_tree
 from reconciler.cel.reads import reads
 from reconciler.cel.rows import Rows
 from reconciler.cel.values import DeviceView, Value, name_of
@@ -137,15 +135,3 @@ def key_of(value: Value) -> Hashable:
 def compile_derived(expression: str) -> DerivedAttribute:
     """Compile an expression, once per text. Raises CelRefused."""
     return DerivedAttribute(expression)
-
-
-def _why_refused(compiler: Callable[[str], object], expression: str) -> str:
-    try:
-        compiler(expression)
-    except CelRefused as exc:
-        return str(exc)
-    return ""
-
-
-REFUSES = Refuses(partial(_why_refused, compile_selector), partial(_why_refused, compile_derived))
-"""For validation, which compiles nothing by itself"""

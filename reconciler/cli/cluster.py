@@ -34,14 +34,14 @@ from reconciler.cluster.kinds import (
 )
 from reconciler.cluster.target import Target, choose_target
 from reconciler.errors import Gone, Malformed, Rejected, Retry
-from reconciler.state.nodes.table import Nodes
-from reconciler.state.nominations import Nomination
-from reconciler.state.store import Store
 
 # Imported late: what talks to a cluster, and what reads held room. It takes as long to import as everything
-# else that a command on a small file does.
+# else that a command on a small file does. The state needs numpy, which commands that only rewrite do not.
 if TYPE_CHECKING:
     from reconciler.cluster.client import Client
+    from reconciler.state.nodes.table import Nodes
+    from reconciler.state.nominations import Nomination
+    from reconciler.state.store import Store
 
 T = TypeVar("T")
 HELD_ROOM = "dra-reconciler/dra-reconciler-held-room"
@@ -298,7 +298,7 @@ def split_held_room(
     raws: Iterable[dict[str, Any]],
     now: Callable[[], datetime] = _today,
     say: Callable[[str], None] = remark,
-) -> tuple[list[dict[str, Any]], tuple[Nomination, ...]]:
+) -> tuple[list[dict[str, Any]], tuple["Nomination", ...]]:
     """What `list_objects` returned without those ConfigMaps, and the room that is held now by them.
 
     `say` gets notes of what cannot be read.
@@ -323,7 +323,7 @@ def split_held_room(
     return rest, tuple(found)
 
 
-def hold_room(found: Iterable[Nomination], store: Store, nodes: Nodes | None = None) -> None:
+def hold_room(found: Iterable["Nomination"], store: "Store", nodes: "Nodes | None" = None) -> None:
     """Hold it in a state that a command has read."""
     for one in found:
         store.nominate(one)
@@ -342,7 +342,7 @@ class FollowedRoom:
         self._held: dict[str, tuple[Nomination, ...]] = dict.fromkeys(names, ())
         self._said: set[str] = set()
 
-    async def hold(self, store: Store) -> None:
+    async def hold(self, store: "Store") -> None:
         """Hold in a store what is held now. Notes say, each once, what cannot be read or must not be."""
         from reconciler.control.held_room import still_held  # noqa: PLC0415
 
@@ -369,7 +369,7 @@ class FollowedRoom:
             remark(line)
 
 
-def note_held_room(found: Iterable[Nomination]) -> None:
+def note_held_room(found: Iterable["Nomination"]) -> None:
     """Note what is held for whom, so that counts of what is free can be understood."""
     said = held_room_lines(found, lambda _: True)
     for line in said[:NOTED]:
@@ -378,7 +378,7 @@ def note_held_room(found: Iterable[Nomination]) -> None:
         remark(f"note: and room for {len(said) - NOTED} more")
 
 
-def held_room_lines(found: Iterable[Nomination], shown: Callable[[Nomination], bool]) -> list[str]:
+def held_room_lines(found: Iterable["Nomination"], shown: Callable[["Nomination"], bool]) -> list[str]:
     """For people: what is held for some nominees, and until when."""
     return [
         f"room on {', '.join(dict.fromkeys(place.node for place in one.places))} is held for {one}"

@@ -19,7 +19,7 @@ from reconciler.api.validation.kinds import GroupVersion, Object, Review
 from reconciler.api.validation.served_kinds import every_kind
 from reconciler.api.versions.reading import needs_conversion
 from reconciler.api.versions.releases import OLDEST_MINOR
-from reconciler.cel.derived import REFUSES
+from reconciler.cel.refusals import REFUSES
 from reconciler.cli.exits import NoAnswer, exit_unless
 from reconciler.cli.input import nothing_in, read_manifests, report_ignored, report_refused, report_warnings
 from reconciler.cli.options import files_option, output_option, strict_option

@@ -3,13 +3,11 @@
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from reconciler.allocation.policies.demand import NO_DEMAND, Demand
 from reconciler.allocation.policies.names import FIRST_FIT, POLICIES, WEIGHINGS, Weighing
-from reconciler.allocation.policies.selection import Policies, parse_policies
 from reconciler.api.objects.semantics import (
     Release,
     Semantics,
@@ -19,6 +17,10 @@ from reconciler.api.objects.semantics import (
 )
 from reconciler.cli.help import Decorator, F, advanced_option, all_of
 from reconciler.errors import Rejected
+
+# Imported late: what decides. Commands that only rewrite manifests have no policy.
+if TYPE_CHECKING:
+    from reconciler.allocation.policies.demand import Demand
 
 
 def _readable_by(read: Callable[[tuple[str, ...]], object]) -> Callable[..., tuple[str, ...]]:
@@ -34,7 +36,13 @@ def _readable_by(read: Callable[[tuple[str, ...]], object]) -> Callable[..., tup
     return checked
 
 
-checked_policies = _readable_by(parse_policies)
+def _parse_policies(texts: tuple[str, ...]) -> object:
+    from reconciler.allocation.policies.selection import parse_policies  # noqa: PLC0415
+
+    return parse_policies(texts)
+
+
+checked_policies = _readable_by(_parse_policies)
 
 
 def _gates(_context: click.Context, _option: click.Parameter, text: str) -> frozenset[str]:
@@ -184,6 +192,8 @@ def policy_options(func: F) -> F:
         demand: Path | None,
         **rest: Any,
     ) -> Any:
+        from reconciler.allocation.policies.demand import NO_DEMAND  # noqa: PLC0415
+        from reconciler.allocation.policies.selection import Policies, parse_policies  # noqa: PLC0415
 
         names = parse_policies(policy)
         found = NO_DEMAND if demand is None else demand_in(demand)
@@ -193,7 +203,7 @@ def policy_options(func: F) -> F:
     return all_of(policy_option, preferences_option, policy_seed_option, demand_option)(command)
 
 
-def demand_in(path: Path) -> Demand:
+def demand_in(path: Path) -> "Demand":
     """The demand in a file. Shapes that cannot be read are left out, with a warning on standard error."""
     # Late import: few commands are given a demand, and it needs what decides.
     from reconciler.control.demand import read_demand_file  # noqa: PLC0415

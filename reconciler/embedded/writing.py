@@ -20,7 +20,7 @@ from reconciler.api.validation.bodies import (
 from reconciler.api.validation.fields import Cause, Field, timestamp
 from reconciler.api.validation.kinds import Object, Review
 from reconciler.api.validation.served_kinds import BUDGET, NAMESPACE, NODE, POD
-from reconciler.cel.derived import REFUSES
+from reconciler.cel.refusals import REFUSES
 from reconciler.embedded.reading import get_object
 from reconciler.embedded.routing import Target
 from reconciler.embedded.store import Record, Store

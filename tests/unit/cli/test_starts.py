@@ -60,6 +60,16 @@ def test_commands_on_files_import_no_client_and_no_server(tmp_path: Path):
     assert not loaded_by(*(f"{command} -f {tmp_path}" for command in OFFLINE)) & CLIENT
 
 
+def test_what_only_rewrites_manifests_imports_nothing_that_decides(tmp_path: Path):
+    """Selectors are compiled, with numpy and lark, once there is one."""
+    plain = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"}}
+    (tmp_path / "m.json").write_text(json.dumps(plain))
+    assert not loaded_by(f"convert -f {tmp_path}", f"migrate -f {tmp_path}") & {"numpy", "lark"}
+    selecting = {**plain, "spec": {"selectors": [{"cel": {"expression": "device.driver == 'd'"}}]}}
+    (tmp_path / "m.json").write_text(json.dumps(selecting))
+    assert {"numpy", "lark"} <= loaded_by(f"convert -f {tmp_path}")
+
+
 def test_a_start_on_a_cluster_imports_no_embedded_server():
     code = "import reconciler.cli.run"
     assert not loaded_after(code) & {"cryptography", "reconciler.embedded"}

@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.api.validation.kinds import Object, Review
 from reconciler.api.validation.served_kinds import DEVICE_CLASS
-from reconciler.cel.derived import REFUSES
+from reconciler.cel.refusals import REFUSES
 from reconciler.embedded import ApiServer
 from tests.tools.driving import MERGE, SLICES, call, causes, device_slice, ok, refused
 
