@@ -88,6 +88,11 @@ class Pending:
         """Pending claims by reason. Past reasons stay, with 0: a metric series should not vanish."""
         return dict(self._counts)
 
+    def by_namespace(self) -> dict[str, int]:
+        """Pending claims by namespace, the most first. Past ones do not stay: their number has no bound."""
+        counts = Counter(claim.namespace for claim in self._reasons)
+        return dict(sorted(counts.items(), key=lambda one: (-one[1], one[0])))
+
 
 class Wants(Struct, frozen=True):
     """Which changes wake a unit."""

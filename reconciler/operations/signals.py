@@ -41,6 +41,7 @@ def work_signals(reconciler: Reconciler, failures: Failures, pending: Pending, i
     return Signals(
         readings=[
             labelled(of.PENDING, pending.by_reason),
+            labelled(of.PENDING_IN, lambda: largest_namespaces(pending.by_namespace())),
             labelled(of.HELD_ROOM, lambda: _held_room(intake)),
             single(of.TURNS, lambda: reconciler.reconciles),
             single(of.FAILURES, lambda: reconciler.failures + failures.count),
@@ -49,6 +50,13 @@ def work_signals(reconciler: Reconciler, failures: Failures, pending: Pending, i
             single(of.RETRIES, lambda: queue.retries),
         ]
     )
+
+
+def largest_namespaces(by_namespace: Mapping[str, int]) -> dict[str, float]:
+    """Those with most pending claims, and the sum of the others. No namespace is called `_other`."""
+    ordered = list(by_namespace.items())
+    others = sum(count for _, count in ordered[of.MAX_NAMESPACES :])
+    return {**dict(ordered[: of.MAX_NAMESPACES]), **({of.OTHER: others} if others else {})}
 
 
 def _held_room(intake: Intake) -> dict[str, float]:

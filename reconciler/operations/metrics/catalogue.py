@@ -13,6 +13,8 @@ MAX_DRIVERS = 64
 """Drivers with their own series, those with most devices. All others are summed up as `_other`."""
 MAX_COUNTERS = 64
 """Counters of one driver that have series: the first ones by name. Other counters have none."""
+MAX_NAMESPACES = 32
+"""Namespaces with their own series, those with most pending claims. All others are summed up as `_other`."""
 OTHER = "_other"
 
 _KIND = ("kind", "kind")
@@ -41,6 +43,13 @@ PENDING = MetricSpec(
     "gauge",
     "Pending claims by reason.",
     (("reason", "as in docs/reasons.md"),),
+    by_leader=True,
+)
+PENDING_IN = MetricSpec(
+    "pending_claims_by_namespace",
+    "gauge",
+    "Pending claims by namespace.",
+    (("claim_namespace", "namespace of the claims, for the 32 with most pending claims; or _other"),),
     by_leader=True,
 )
 HELD_ROOM = MetricSpec(
@@ -265,7 +274,7 @@ BUILD = MetricSpec(
 )
 
 CATALOGUE = (
-    DECISION, *metrics_of(DECISIONS), REFUSALS, PENDING, HELD_ROOM, ROOM_ADVICE,
+    DECISION, *metrics_of(DECISIONS), REFUSALS, PENDING, PENDING_IN, HELD_ROOM, ROOM_ADVICE,
     MOVES_GAIN, MOVES_ADVISED,
     DOCTOR, DOCTOR_ROUNDS, POLICY_CHOICES,
     POLICY_PLACES_LOST, DEMAND_SHAPES, TURNS,

@@ -1,8 +1,13 @@
-"""Who waits for Koordinator's devices: asked again by the shape of what they ask for, one look for each."""
+"""Who waits for Koordinator's devices: asked again by the shape of what they ask for, one look for each.
+And pending claims by namespace.
+"""
 
 from reconciler.api.objects.core import Pod
+from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.units import Unit
-from reconciler.control.waiting import Waiting, Wants
+from reconciler.control.waiting import Pending, Waiting, Wants
+from reconciler.operations.metrics.catalogue import MAX_NAMESPACES, OTHER
+from reconciler.operations.signals import largest_namespaces
 from reconciler.plugins.koordinator.demand import Demand, read_demand
 from reconciler.plugins.koordinator.rules import Rules
 from tests.tools.koordinator_cluster import wants
@@ -56,3 +61,20 @@ def test_who_waits_no_more_is_not_looked_at():
     found.drop(pod_unit("a"))
     found.drop(pod_unit("a"))
     assert woken(found, 1) == (set(), 0)
+
+
+def test_pending_claims_by_namespace_are_counted_once_and_bounded():
+    found = Pending()
+    for at in range(MAX_NAMESPACES + 5):
+        claims = [ObjectKey(f"team-{at:02}", str(number)) for number in range(at + 1)]
+        for name in ("one", "two"):  # both pods wait for the same claims
+            found.note(pod_unit(f"{name}-{at}"), "DevicesInUse", claims)
+    counts = largest_namespaces(found.by_namespace())
+    assert sum(counts.values()) == found.by_reason()["DevicesInUse"]
+    assert counts[OTHER] == sum(range(1, 6))
+    assert len(counts) == MAX_NAMESPACES + 1
+    assert next(iter(counts)) == f"team-{MAX_NAMESPACES + 4}"
+    for at in range(MAX_NAMESPACES + 5):
+        found.drop(pod_unit(f"one-{at}"))
+        found.drop(pod_unit(f"two-{at}"))
+    assert largest_namespaces(found.by_namespace()) == {}

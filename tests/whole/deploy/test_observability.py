@@ -46,6 +46,9 @@ def dashboard() -> Any:
 
 def queries() -> Iterator[tuple[str, str]]:
     yield from ((alert["alert"], alert["expr"]) for alert in alerts())
+    for alert in alerts():
+        asked = re.findall(r'range printf "([^"]*)"', alert["annotations"]["description"])
+        yield from ((f"{alert['alert']} description", expr.replace("%s", "ns")) for expr in asked)
     for panel in panels():
         yield from ((f"{panel['title']} {target['refId']}", target["expr"]) for target in panel["targets"])
 

@@ -95,6 +95,7 @@ async def test_pending_claims_are_counted_by_reason():
         reason = (await seen.told(Waits, pod=None)).reason
         assert await seen.value("dra_reconciler_pending_claims", reason=reason) == 1
         assert await seen.value("dra_reconciler_pending_claims", reason="ClaimNotFound") == 1
+        assert await seen.value("dra_reconciler_pending_claims_by_namespace", claim_namespace="default") == 2
         assert (await seen.value("dra_reconciler_refusals_total", reason=reason) or 0) >= 1
         assert (await seen.value("dra_reconciler_queue_retries_total") or 0) >= 1
         cluster.load(claim("missing", managed=False))
