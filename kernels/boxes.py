@@ -101,6 +101,12 @@ class Box:
             inner |= (cells >> stride) & self.at_most(kind, self.caps[kind] - 1)
         return cells & ~inner
 
+    def of(self, vectors: Amounts) -> int:
+        """The set of the vectors (v, k) of the first kinds, with none of the others."""
+        chosen = np.zeros(self.size, dtype=np.bool_)
+        chosen[vectors @ np.array(self.strides[: vectors.shape[1]], dtype=np.int64)] = True
+        return int.from_bytes(np.packbits(chosen, bitorder="little").tobytes(), "little")
+
     def vectors(self, cells: int) -> Amounts:
         """(v, K) the vectors of a set."""
         packed = np.frombuffer(cells.to_bytes((self.size + 7) // 8, "little"), dtype=np.uint8)
@@ -168,11 +174,13 @@ def packings(
 
 
 def _largest(counts: Sequence[tuple[int, ...]]) -> list[tuple[int, ...]]:
-    kept: list[tuple[int, ...]] = []
-    for one in sorted(counts, key=sum, reverse=True):
-        if not any(all(a <= b for a, b in zip(one, other, strict=True)) for other in kept):
-            kept.append(one)
-    return kept
+    ordered = sorted(counts, key=sum, reverse=True)
+    kept, number = np.array(ordered, dtype=np.int32), 0  # rows move to the front
+    for one in ordered:
+        if not (kept[:number] >= one).all(axis=1).any():
+            kept[number] = one
+            number += 1
+    return list(map(tuple, kept[:number].tolist()))
 
 
 def handed_out(counts: Sequence[tuple[int, ...]], serves: Sequence[Sequence[Step]], start: int) -> int:
@@ -182,14 +190,17 @@ def handed_out(counts: Sequence[tuple[int, ...]], serves: Sequence[Sequence[Step
     serves (L)     of each class, the steps of its kinds
     start          the cells to start from
     """
-    known: dict[tuple[int, ...], int] = {(): start}
-    found = start
-    for one in counts:
-        for length in range(1, len(one) + 1):
-            if one[:length] not in known:
-                cells = known[one[: length - 1]]
-                for _ in range(one[length - 1]):
-                    cells |= moved(cells, serves[length - 1])
-                known[one[:length]] = cells
-        found |= known[one]
+    found, way = start, [start]
+    before: tuple[int, ...] = ()
+    for one in sorted(counts):
+        equal = [a == b for a, b in zip(one, before, strict=False)]
+        same = equal.index(False) if False in equal else len(equal)
+        del way[same + 1 :]  # `way` has the cells after each class
+        for count, steps in zip(one[same:], serves[same:], strict=False):
+            cells = way[-1]
+            for _ in range(count):
+                cells |= moved(cells, steps)
+            way.append(cells)
+        found |= way[-1]
+        before = one
     return found

@@ -183,11 +183,12 @@ def group_state(
 
 def table_of(
     state: GroupState, rules: Sequence[Rule], caps: Sequence[int], *, whole: bool
-) -> tuple[Amounts, Amounts, tuple[tuple[int, int], ...], bool] | None:
-    """The largest counts of kinds that a group can give, how they use the limits, and the limits.
+) -> tuple[Amounts, Amounts, tuple[tuple[int, int], ...], int] | None:
+    """The largest counts of kinds that a group can give, how they use the limits, the limits, and the cells
+    of the box in which they were found.
 
     Counts above `caps` (K,) do not matter. If there are too many: None, or if `whole` a count that is not
-    below any of them, and True.
+    below any of them, found in no cell.
     """
     most = [0] * len(caps)
     for largest, (kinds, _) in zip(map(max, zip(*state.packed, strict=True)), state.classes, strict=True):
@@ -208,7 +209,7 @@ def table_of(
     if cells > MOST_CELLS and not whole:
         return None
     if cells > MOST_CELLS * 8:
-        return np.array([most]), np.zeros((1, len(limits)), dtype=np.int64), limits, True
+        return np.array([most]), np.zeros((1, len(limits)), dtype=np.int64), limits, 0
     box = Box(sizes)
     place = {limit: len(caps) + at for at, limit in enumerate(limits)}
     serves = []
@@ -228,7 +229,7 @@ def table_of(
         serves.append(steps)
     start = box.below([0] * len(caps) + [1] * len(limits))
     vectors = box.vectors(box.largest(handed_out(state.packed, serves, start)))
-    return vectors[:, : len(caps)], 1 - vectors[:, len(caps) :], limits, False
+    return vectors[:, : len(caps)], 1 - vectors[:, len(caps) :], limits, box.size
 
 
 def _bits_of(bits: int) -> list[int]:

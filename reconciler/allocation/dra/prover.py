@@ -31,11 +31,15 @@ MOST_VALUES = 512
 """Combinations of the values of `matchAttribute` that are tried. With more, some constraints do not count."""
 MOST_KINDS = 60
 TABLE_WORK = 1 << 18
-"""Cells that a new table of a group counts for."""
+"""Cells that a new table of a group counts for at least."""
+AT_ONCE = 8
+"""Steps in a box that count as one look at its cells"""
 MOST_WORK = 1 << 30
 """Cells that are combined for one search. With more, nothing more is proved: this is about two seconds."""
 MOST_KEPT = 1 << 28
 """Cells that are kept for one search, one bit each. With more, they are found anew."""
+MOST_ROWS = 1 << 10
+"""Counts that are compared at once"""
 
 
 class Table(NamedTuple):
@@ -93,8 +97,11 @@ class _Frame(Struct):
                 cells = self.box.renewed(cells, kind)
             steps, rises = self._steps(table, places)
             cells |= self.box.closed(moved(cells, steps), rises)
-            self.known[key] = len(self.sets)
-            self.sets.append(cells)
+            if cells == self.sets[node]:  # many equal groups give no more at some point
+                self.known[key] = node
+            else:
+                self.known[key] = len(self.sets)
+                self.sets.append(cells)
         return self.known[key]
 
     def _steps(self, table: Table, places: tuple[int, ...]) -> tuple[list[Step], list[int]]:
@@ -118,6 +125,12 @@ class Prover:
         self.groups: Groups = groups_of(problem.view)
         nothing = np.zeros((1, problem.table.shape[1]), dtype=np.int64)  # -1 names the last row
         table = np.concatenate([problem.table, nothing])
+        top = max(int(table.max(initial=0)), int(problem.left.max(initial=0)))
+        self._cut = max(
+            top.bit_length() + problem.sets.size.bit_length() + table.shape[1].bit_length() - 62, 0
+        )
+        """Lowest bits of amounts that do not count: so that sums of all devices and sets do not overflow"""
+        table >>= self._cut
         drawn = table[np.where(problem.sets >= 0, problem.draws, -1)]
         self._total = drawn.sum(axis=1)
         """(n, C) what each device draws from all its sets"""
@@ -143,10 +156,12 @@ class Prover:
         Never true if they can be met. None if that takes too long, or if requests in mode All, for
         administrators or for shared devices were left out. Exclusion does not count.
         """
+        if self.work > MOST_WORK:
+            return None
         asked = Reader(self.problem, slots[0].claim, state).read(slots, by_slot)
         if asked is None:
             return True
-        if not 0 < len(asked.masks) <= MOST_KINDS or not len(asked.wanted) or self.work > MOST_WORK:
+        if not 0 < len(asked.masks) <= MOST_KINDS or not len(asked.wanted):
             return None
         drawn, totals = self.draws(asked, state)
         fine = (asked.wanted @ drawn <= totals).all(axis=1)
@@ -163,7 +178,7 @@ class Prover:
 
     def draws(self, asked: Asked, state: State) -> tuple[Amounts, Amounts]:
         """(K, L) what one device of each kind draws at least of some totals, and (L,) the totals."""
-        left = np.maximum(state.left, 0)
+        left = -(-np.maximum(state.left, 0) >> self._cut)
         drawn, limits = [], list[int]()
         for amounts, most in [(self._total, left.sum(axis=0)), *((d, left[s]) for s, d in self._shared)]:
             columns = np.concatenate([amounts, amounts.sum(axis=1)[:, None]], axis=1)
@@ -203,22 +218,35 @@ class Prover:
             if found is None:
                 self._tables[key] = None
             else:
-                counts, uses, limits, rough = found
+                counts, uses, limits, cells = found
+                self.work += cells * len(state.packed) // AT_ONCE
                 content = counts.tobytes(), uses.tobytes(), limits, caps
                 number = self._numbers.setdefault(content, len(self._numbers))
-                self._tables[key] = Table(number, counts, uses, limits, rough)
+                self._tables[key] = Table(number, counts, uses, limits, rough=not cells)
         return self._tables[key]
 
-    def frame(self, caps: tuple[int, ...], groups: int) -> _Frame:
-        """The box of these caps, and what is known of it. So many groups will be combined in it."""
+    def frame(self, caps: tuple[int, ...]) -> _Frame:
+        """The box of these caps, and what is known of it."""
         if self._kept > MOST_KEPT:
             self._frames.clear()
             self._kept = 0
         if caps not in self._frames:
             self._frames[caps] = _Frame(Box(caps), [])
-        found = self._frames[caps]
-        self._kept += groups * found.box.size
-        self.work += groups * found.box.size
+            self._kept += self._frames[caps].box.size * sum(caps)  # a box keeps some sets, too
+        return self._frames[caps]
+
+    def after(
+        self, frame: _Frame, node: int, renewed: tuple[int, ...], table: Table, places: tuple[int, ...]
+    ) -> int | None:
+        """See `_Frame.after`; None if that is too much work for this search."""
+        known, steps, size = len(frame.known), len(frame.steps), frame.box.size
+        if self.work + size * len(table.counts) > MOST_WORK:
+            return None
+        found = frame.after(node, renewed, table, places)
+        looks, vectors = len(frame.known) - known, len(table.counts)
+        kept = looks + (len(frame.steps) - steps) * vectors
+        self.work += size * (kept + looks * vectors // AT_ONCE)
+        self._kept += size * kept
         return found
 
 
@@ -303,7 +331,16 @@ class _Trial:
         most = np.where(self._together, bounds.max(axis=0), bounds.sum(axis=0))
         for members, values in self._differing:
             wanted = wanted[wanted[:, members].sum(axis=1) <= values]
-        return self._gives(numbers, states, wanted[(wanted @ self._weights <= most).all(axis=1)])
+        self._prover.work += wanted.size * len(most)
+        return self._gives(numbers, states, wanted[self._within(wanted, most)])
+
+    def _within(self, wanted: Amounts, most: Amounts) -> Mask:
+        """(v,) which counts have no sum above `most` (W,). In parts: all sums at once take much memory."""
+        parts = range(0, len(wanted), MOST_ROWS)
+        return np.concatenate(
+            [(wanted[at : at + MOST_ROWS] @ self._weights <= most).all(axis=1) for at in parts]
+            or [np.zeros(0, dtype=np.bool_)]
+        )
 
     def _bound(self, state: GroupState) -> Amounts:
         if state.number not in self._bounds:
@@ -341,14 +378,17 @@ class _Trial:
         places, renewed, used = self._places(entries, len(caps))
         if prod([cap + 1 for cap in caps]) << used > MOST_CELLS:
             return None
-        frame = self._prover.frame((*caps, *[1] * used), len(entries))
-        strides = np.array(frame.box.strides[: len(caps)], dtype=np.int64)
-        target = sum([1 << cell for cell in (wanted @ strides).tolist()])
+        frame = self._prover.frame((*caps, *[1] * used))
+        target = frame.box.of(wanted)
         node = frame.start(len(caps))
         for entry, mine, new in zip(entries, places, renewed, strict=True):
             if frame.sets[node] & target:
                 return True
-            node = frame.after(node, new, entry.table, mine)
+            following = self._prover.after(frame, node, new, entry.table, mine)
+            if following is None:
+                self.unsure = True
+                return True
+            node = following
         return bool(frame.sets[node] & target)
 
     def _places(

@@ -115,9 +115,9 @@ class Search:
     reach: Reach | None = None
     """Decides which solutions count; None: all do"""
     charged: NodeCharging | None = None
+    """Decides the same by what devices take of the node"""
     failed: set[StateKey] | None = None
     """States of nodes that have no devices for the claims; grows"""
-    """Decides the same by what devices take of the node"""
     steps: int = 0
     _way: list[_Node] = field(default_factory=list, repr=False)
     """From the first request to where the search is"""

@@ -92,6 +92,7 @@ def test_largest_renewed_and_below(world: tuple[Counts, set[Counts], list[Counts
     assert as_cells(box, box.renewed(bits, kind)) == {one for one in cells(caps) if (*one[:-1], 0) in before}
     for corner in vectors:
         assert as_cells(box, box.below(corner)) == down({corner}, caps)
+    assert box.of(box.vectors(bits)) == bits
 
 
 def test_a_step_can_use_up_what_is_allowed_and_can_ask_for_none_left():

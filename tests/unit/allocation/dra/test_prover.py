@@ -1,5 +1,7 @@
 """Proofs against searches that try everything, on questions that are hard for their size (SRCH-13)."""
 
+import tracemalloc
+from collections.abc import Callable
 from random import Random
 
 import numpy as np
@@ -13,11 +15,24 @@ from reconciler.allocation.dra.bounds import Remaining
 from reconciler.allocation.dra.candidates import find_candidates
 from reconciler.allocation.dra.descent import StateKey
 from reconciler.allocation.dra.node_attempt import NodeGrant, attempt
-from reconciler.allocation.dra.prover import Prover
+from reconciler.allocation.dra.prover import MOST_WORK, Prover
 from reconciler.allocation.dra.state import begin, set_up
 from reconciler.api.objects.plan import Granted
 from tests.tools.allocation_world import World, answer, decide, on_node
-from tests.tools.builders import claim, device, device_class, node, request, resource_slice
+from tests.tools.builders import (
+    DRIVER,
+    Object,
+    claim,
+    counter_slice,
+    device,
+    device_class,
+    first_of,
+    node,
+    request,
+    resource_slice,
+    selectors,
+    wants,
+)
 from tests.tools.examples import examples
 
 TINY = Scale(gpus=(2, 3), requests=(1, 4), shapes=SMALL)
@@ -37,6 +52,18 @@ def worlds(draw: st.DrawFn) -> World:
     return world_of(question(rnd, family, TINY, draw(st.sampled_from((0.0, 0.5)))))
 
 
+def first_proof(world: World) -> tuple[Prover, bool | None]:
+    """Whether all claims are proved impossible on the first node, and the prover."""
+    seen = world.snapshot()
+    parsed, view = world.parsed(seen), seen.topology.view(world.nodes[0]["metadata"]["name"])
+    by_slot = [[find_candidates(option, view, seen) for option in slot.options] for slot in parsed.slots]
+    problem = set_up(parsed, view, seen)
+    state = begin(problem, problem.constraints[0])
+    left = Remaining(problem, parsed.slots, by_slot, state)
+    prover = Prover(problem)
+    return prover, prover.is_impossible(left.slots, left.by_slot, state)
+
+
 @examples(150)
 @given(worlds())
 def test_proofs_change_no_answer(world: World):
@@ -50,13 +77,7 @@ def test_proofs_change_no_answer(world: World):
 @given(worlds())
 def test_what_is_not_proved_impossible_can_be_met(world: World):
     """Everything counts in these questions: neither exclusion nor shares."""
-    seen = world.snapshot()
-    parsed, view = world.parsed(seen), seen.topology.view("n0")
-    by_slot = [[find_candidates(option, view, seen) for option in slot.options] for slot in parsed.slots]
-    problem = set_up(parsed, view, seen)
-    state = begin(problem, problem.constraints[0])
-    left = Remaining(problem, parsed.slots, by_slot, state)
-    proved = Prover(problem).is_impossible(left.slots, left.by_slot, state)
+    _, proved = first_proof(world)
     assert (proved is True) == (not isinstance(on_node(world, "n0"), NodeGrant))
 
 
@@ -74,6 +95,81 @@ def test_devices_that_draw_nothing_are_counted(columns: int):
     state = begin(problem, problem.constraints[0])
     left = Remaining(problem, parsed.slots, by_slot, state)
     assert Prover(problem).is_impossible(left.slots, left.by_slot, state)
+
+
+NUMBER = f"device.attributes['{DRIVER}'].number"
+
+
+def many_counts() -> World:
+    """Alternatives ask for 16,384 counts of 58 kinds."""
+    content = [device(f"d{at}", {"number": at}) for at in range(600)]
+    slices = [
+        resource_slice(f"s{at}", content[at : at + 100], nodeName="n0", slices=6) for at in range(0, 600, 100)
+    ]
+
+    def some(least: int, count: int = 1) -> Object:
+        return wants(count, selectors=selectors(f"{NUMBER} > {least}"))
+
+    alternatives = [first_of(f"r{at}", a=some(5 * at), b=some(100 + 6 * at, 2)) for at in range(14)]
+    others = [request(f"q{at}", selectors=selectors(f"{NUMBER} < {600 - at}")) for at in range(30)]
+    claims = [claim("c", *alternatives), claim("d", *others)]
+    return World(slices, claims, [], [device_class()], [node("n0")])
+
+
+def many_packings() -> World:
+    """Each of 12 GPUs can give 4,000 different sets of partitions."""
+    gpus, kinds, fit = 12, 16, 5
+    parts: list[Object] = []
+    for gpu in range(gpus):
+        content = [
+            device(f"d{gpu}-{at}", {"number": at}, draws={f"g{gpu}": {"x": 1}})
+            for at in range(kinds)
+            if at != gpu
+        ]
+        parts.append(resource_slice(f"s{gpu}", content, nodeName="n0", slices=2 * gpus))
+        parts.append(counter_slice(f"c{gpu}", {f"g{gpu}": {"x": fit}}, nodeName="n0", slices=2 * gpus))
+    asked = [
+        request(f"r{at}", selectors=selectors(f"{NUMBER} in [{at}, {(5 * at + 1) % kinds}]"))
+        for at in range(kinds)
+    ]
+    return World(parts, [claim("c", *asked)], [], [device_class()], [node("n0")])
+
+
+def many_groups() -> World:
+    """3,000 devices that differ, and a million counts of 6 kinds."""
+    content = [device(f"d{at}", {"number": at}) for at in range(3000)]
+    slices = [
+        resource_slice(f"s{at}", content[at : at + 100], nodeName="n0", slices=30)
+        for at in range(0, 3000, 100)
+    ]
+    asked = [request(f"r{at}", 9, selectors=selectors(f"{NUMBER} / {2**at} % 2 == 1")) for at in range(6)]
+    return World(slices, [claim("c", *asked[:3]), claim("d", *asked[3:])], [], [device_class()], [node("n0")])
+
+
+@pytest.mark.parametrize("made", [many_counts, many_packings, many_groups])
+def test_one_proof_has_a_bound_on_its_work_and_its_memory(made: Callable[[], World]):
+    world = made()
+    tracemalloc.start()
+    try:
+        prover, _ = first_proof(world)
+        assert tracemalloc.get_traced_memory()[1] < 200 << 20
+    finally:
+        tracemalloc.stop()
+    assert prover.work < 2 * MOST_WORK
+
+
+@pytest.mark.parametrize("names", ["x", "xy"])
+def test_amounts_of_several_sets_may_be_more_than_64_bits_hold(names: str):
+    """Each set may have up to 2**63, and sums of sets are compared."""
+    sets = {f"g{at}": dict.fromkeys(names, 6 * 10**18) for at in range(2)}
+    content = [device(f"d{at}", {"number": at}, draws={f"g{at}": dict.fromkeys(names, 1)}) for at in range(2)]
+    slices = [
+        resource_slice("s", content, nodeName="n0", slices=2),
+        counter_slice("c", sets, nodeName="n0", slices=2),
+    ]
+    asked = [request("r0"), request("r1", selectors=selectors(f"{NUMBER} == 0"))]
+    world = World(slices, [claim("c", *asked)], [], [device_class()], [node("n0")])
+    assert isinstance(on_node(world, "n0"), NodeGrant)
 
 
 RECORDED = (
