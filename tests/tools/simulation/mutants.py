@@ -336,7 +336,7 @@ TESTS: dict[str, str] = {
     "test_pods_of_one_template_go_on_when_a_node_has_devices_but_no_cpu_left",
     "held room is for everybody": "tests/unit/state/test_nominations.py::"
     "test_partitions_of_a_nominated_device_are_not_free_for_others",
-    "everybody may preempt": "tests/unit/control/relocation/test_preemptor.py::test_no_class_means_nobody",
+    "everybody may preempt": "tests/unit/control/relocation/test_evictor.py::test_no_class_means_nobody",
     "pods of others are evicted": _ROOM + "test_only_pods_whose_devices_we_allocated_leave",
     "whole gangs are evicted": _ROOM + "test_a_gang_keeps_its_minimum_and_leaves_whole_only_as_advice",
     "gates go before pods name their claims": "tests/whole/end_to_end/test_pods.py::"

@@ -1,11 +1,15 @@
 """Tasks that must not end, breaks in long work, and the heartbeat of a loop."""
 
 import asyncio
+import sys
+from threading import Event
 from typing import Any
 
 import pytest
 
 from reconciler.aio.tasks import LONGEST, MOST, Breaks, Ended, Heartbeat, Stopped, forever, unless
+from reconciler.aio.worker_thread import SWITCH_INTERVAL, Closed, ShouldContinue, WorkerThread
+from tests.tools.patience import PATIENCE
 from tests.tools.virtual_time import VirtualLoop
 
 
@@ -156,3 +160,79 @@ async def test_an_error_of_who_is_told_does_not_end_the_beats():
 
 async def test_nothing_has_beaten_before_the_first_beat():
     assert (await beats(0.25))[1] is None
+
+
+# -- A worker thread runs one piece of work at a time, and stops work that is cancelled.
+
+
+async def run_until_cancelled(worker: WorkerThread, begun: Event) -> object:
+    def work(should_continue: ShouldContinue) -> None:
+        begun.set()
+        while should_continue():
+            pass
+
+    return await worker.run(work)
+
+
+async def started(begun: Event) -> None:
+    assert await asyncio.to_thread(begun.wait, PATIENCE)
+
+
+async def idle(worker: WorkerThread) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while worker.busy:  # noqa: ASYNC110 - the thread sends no event
+            await asyncio.sleep(0)
+
+
+@pytest.mark.loopback
+async def test_the_loop_goes_on_while_work_is_done():
+    worker, go = WorkerThread("test"), Event()
+    task = asyncio.create_task(worker.run(lambda _: go.wait(PATIENCE)))
+    await asyncio.sleep(0)
+    assert worker.busy
+    go.set()
+    assert await task is True
+    assert not worker.busy
+
+
+@pytest.mark.loopback
+async def test_an_error_of_the_work_is_raised_to_the_caller():
+    def fail(_: ShouldContinue) -> None:
+        raise ValueError("odd")
+
+    worker = WorkerThread("test")
+    with pytest.raises(ValueError, match="odd"):
+        await worker.run(fail)
+    assert not worker.busy
+
+
+@pytest.mark.loopback
+async def test_the_switch_interval_is_short_only_during_work():
+    before = sys.getswitchinterval()
+    assert await WorkerThread("test").run(lambda _: sys.getswitchinterval()) == pytest.approx(SWITCH_INTERVAL)
+    assert sys.getswitchinterval() == before
+
+
+@pytest.mark.loopback
+async def test_work_stops_when_its_caller_is_cancelled():
+    worker, begun = WorkerThread("test"), Event()
+    task = asyncio.create_task(run_until_cancelled(worker, begun))
+    await started(begun)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await idle(worker)
+    assert await worker.run(lambda _: "next") == "next"
+
+
+@pytest.mark.loopback
+async def test_closing_raises_in_the_caller_and_ends_the_work():
+    worker, begun = WorkerThread("test"), Event()
+    task = asyncio.create_task(run_until_cancelled(worker, begun))
+    await started(begun)
+    worker.close()
+    with pytest.raises(Closed):
+        await task
+    await idle(worker)
+    with pytest.raises(Closed):
+        await worker.run(lambda _: None)

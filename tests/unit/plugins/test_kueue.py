@@ -4,6 +4,8 @@ import asyncio
 from datetime import UTC, datetime
 from typing import Any
 
+import pytest
+
 from reconciler.api.objects.changes import Replaced
 from reconciler.api.objects.core import WORKLOAD
 from reconciler.api.objects.meta import ApiObject, ObjectKey
@@ -12,12 +14,14 @@ from reconciler.control.decisions.declaration import Decision
 from reconciler.control.decisions.every import Nominated, NominationDropped, WorkloadChecked
 from reconciler.control.loop import Failures
 from reconciler.control.ownership import Ownership
+from reconciler.ha.shard import Shard
 from reconciler.plugins.kueue.checker import SOONER, AdmissionChecker, KueueWakeUps, Terms
 from reconciler.plugins.kueue.cluster import KueueWriter
 from reconciler.plugins.kueue.objects import CONTROLLER, AdmissionCheck, ResourceFlavor, Workload
 from reconciler.plugins.kueue.questions import QUICK_PODS
+from reconciler.plugins.provisioning.provisioner import groups_of
 from reconciler.state.nominations import of_workload
-from tests.tools.small_fleet import Object, device_class, devices, node, pod, template
+from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, node, pod, template
 from tests.tools.unit_pictures import intake, put, typed
 
 KUEUE = "kueue.x-k8s.io/v1beta2"
@@ -155,3 +159,21 @@ async def test_room_that_was_used_once_and_then_held_again_is_asked_about_when_i
     checking.intake.nominating.drop(of_workload(ObjectKey("default", "job")), "it expired")
     await checking.run(SOONER + 10)
     assert len([one for one in checking.told if isinstance(one, Nominated)]) == 3
+
+
+# -- For which pods nodes may be requested.
+
+
+@pytest.mark.parametrize(
+    ("ours", "count"),
+    [
+        (Ownership(drivers=frozenset({DRIVER})), 1),
+        (Ownership(classes=frozenset({"gpu"})), 1),
+        (Ownership(classes=frozenset({"other"})), 0),
+        (Ownership(alone=True, shard=Shard(drivers=frozenset({DRIVER}))), 1),
+        (Ownership(alone=True, shard=Shard(drivers=frozenset({"other.example.com"}))), 0),
+    ],
+)
+async def test_nodes_are_requested_only_for_pods_that_we_would_serve(ours: Ownership, count: int):
+    found = intake(device_class(), claim("c"), pod("p", "c"))
+    assert len(groups_of(found.store, ours)) == count

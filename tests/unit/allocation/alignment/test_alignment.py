@@ -1,10 +1,13 @@
 """Devices near each other: the nearest tier that can be had, compared with trying everything."""
 
+import json
 from collections.abc import Iterator, Sequence
 from itertools import permutations, product
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,9 +18,11 @@ from reconciler.allocation.policies.least_loss import LeastLoss
 from reconciler.allocation.policies.policy import Policy
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Plan, Reason, Unsatisfied
+from reconciler.cli import main
 from tests.tools.alignment_outcomes import answer, given_by
 from tests.tools.alignment_world import PCIE, classes, gpu_nic_claim, machine
 from tests.tools.builders import first_of, held, hold, match, snapshot, typed, wants
+from tests.tools.checkout import DOCS
 
 TIERS = "dra-reconciler.io/joint-allocation-tiers"
 EIGHT = machine("n", [(f"p{n}", n // 4) for n in range(8)], [(f"p{n}", n // 4) for n in range(8)])
@@ -276,3 +281,49 @@ def test_a_claim_without_preferences_is_decided_by_the_allocator():
     assert isinstance(plain, Granted)
     assert plain == jointly
     assert isinstance(plain.plans[0], Plan)
+
+
+# -- The example of the documentation, as a reader runs it.
+
+
+EXAMPLE = str(DOCS / "examples" / "joint-allocation.yaml")
+
+
+def test_the_table_says_who_got_what_and_how_near():
+    result = CliRunner().invoke(main, ["allocate", "-f", EXAMPLE])
+    assert result.exit_code == 1
+    lines = result.stdout.splitlines()
+    assert "aligned: claim default/near: resource.kubernetes.io/pcieRoot" in lines
+    refused = {line.split()[3].rstrip(":,"): line for line in lines if line.startswith("not allocated: ")}
+    assert refused["default/pairs"].endswith(
+        "request nic: 2 of 10 devices match class and selectors; 1 is free; the request needs 2 devices"
+    )
+    assert refused["default/within"].endswith(
+        "no node has devices for default/within gpu, default/within nic that share numaNode, "
+        "which joint allocation requires"
+    )
+
+
+def test_the_claims_carry_the_tiers_that_were_reached():
+    result = CliRunner().invoke(main, ["allocate", "-f", EXAMPLE, "-o", "json"])
+    near, wide = (claim for claim in json.loads(result.stdout)["items"])
+    reached = near["metadata"]["annotations"]["dra-reconciler.io/joint-allocation-tiers"]
+    assert reached == "resource.kubernetes.io/pcieRoot"
+    devices = [one["device"] for one in near["status"]["allocation"]["devices"]["results"]]
+    assert devices == ["gpu-2", "nic-0"]
+    devices = [one["device"] for one in wide["status"]["allocation"]["devices"]["results"]]
+    assert devices == ["gpu-4", "gpu-5"]
+
+
+def test_the_page_names_the_example():
+    assert f"docs/examples/{Path(EXAMPLE).name}" in (DOCS / "joint-allocation.md").read_text()
+
+
+def test_explain_shows_the_alignment_as_a_gate_with_the_nearest_miss():
+    result = CliRunner().invoke(main, ["explain", "within", "-f", EXAMPLE])
+    assert result.exit_code == 1
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    assert "0 aligned on numaNode, on no node" in lines
+    assert "without the alignment on numaNode it could be allocated" in lines
+    miss = "node-1: numaNode 0: 3 of 3 for request gpu, 0 of 1 for request nic"
+    assert f"nearest miss: {miss}" in lines

@@ -2,16 +2,25 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.dra.allocate import allocate
+from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.node_attempt import NodeGrant, NodeRefusal
+from reconciler.allocation.dra.preferred import nodes_in_order
+from reconciler.allocation.dra.request_options import ParsedClaims
+from reconciler.allocation.policies.policy import PodRoom, PolicyQuestion, SetJudge
 from reconciler.api.objects.changes import Changed, Removed
+from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Plan, Reason, Unsatisfied
+from reconciler.state.devices.snapshot import View
 from reconciler.state.store import Store
 from tests.tools.allocation_checker import problems
 from tests.tools.allocation_strategies import contests, worlds
@@ -28,12 +37,15 @@ from tests.tools.builders import (
     gpu_slice,
     held,
     hold,
+    labelled,
     match,
     node,
+    node_selector,
     only,
     request,
     resource_slice,
     selectors,
+    snapshot,
     store,
     typed,
     wants,
@@ -301,3 +313,104 @@ def test_a_card_that_is_full_of_shares_is_not_looked_at():
     outcome = allocate([wanted], picture.snapshot())
     assert isinstance(outcome, Granted)
     assert outcome.node == "a"
+
+
+# -- The order of nodes, against sorting all of them by all that counts.
+
+
+FEW = st.integers(0, 2)
+
+
+@dataclass
+class Keys:
+    """A policy with given keys of nodes, and none of devices."""
+
+    of_nodes: Amounts
+    name = digest = "keys"
+    seed = 0
+
+    def nodes(self, _question: PolicyQuestion, among: Mask) -> Amounts:
+        return np.where(among, self.of_nodes, -1)
+
+    def devices(self, _question: PolicyQuestion, _candidates: Candidates, _view: View) -> Rows | None:
+        return None
+
+    def sets(self, _question: PolicyQuestion, _view: View) -> SetJudge | None:
+        return None
+
+
+@dataclass
+class Points:
+    """Preferences with given points."""
+
+    of_nodes: Amounts
+    first: bool
+    with_first_fit: bool = True
+
+    def points(self, among: Mask) -> Amounts:
+        return np.where(among, self.of_nodes, 99)
+
+
+@examples(80)
+@given(
+    nodes=st.lists(st.tuples(st.booleans(), FEW, FEW, FEW), min_size=1, max_size=8),
+    ranked=st.booleans(),
+    chosen=st.booleans(),
+    preferred=st.sampled_from([None, True, False]),
+)
+def test_nodes_are_tried_by_rank_policy_and_preferences(
+    nodes: list[tuple[bool, int, int, int]], ranked: bool, chosen: bool, preferred: bool | None
+):
+    among, ranks, keys, points = (np.array(column) for column in zip(*nodes, strict=True))
+    wishes = None if preferred is None else Points(points, preferred)
+    pod = PodRoom(0, np.zeros(len(nodes), dtype=np.int64), wishes)
+    question = PolicyQuestion(ParsedClaims((), ()), snapshot(), pod)
+    found = nodes_in_order(question, Keys(keys) if chosen else None, among, ranks if ranked else None)
+
+    def sorted_by(at: int) -> tuple[int, ...]:
+        rank, key = int(ranks[at]) * ranked, int(keys[at]) * chosen
+        against = 0 if preferred is None else -int(points[at])
+        return (rank, against, key, at) if preferred else (rank, key, against, at)
+
+    expected = sorted(np.flatnonzero(among).tolist(), key=sorted_by)
+    assert list(found) == [(int(ranks[at]) * ranked, at) for at in expected]
+
+
+# -- Counts of nodes that node selectors place stay those of a count from scratch.
+
+
+@given(st.lists(st.tuples(st.booleans(), st.integers(0, 9)), min_size=4, max_size=16))
+@examples(25)
+def test_counts_behind_node_selectors_follow_every_change(events: list[tuple[bool, int]]):
+    """Sub-slices of a network: each is reached by the nodes that its selector names."""
+    hosts = [f"h{number}" for number in range(4)]
+    groups = [*([host] for host in hosts), hosts[:2], hosts[2:], hosts]
+    parts = [
+        device(
+            f"part-{at}",
+            {"hosts": len(group)},
+            draws={"torus": dict.fromkeys(group, 1)},
+            nodeSelector=node_selector(labelled("host", *group)),
+        )
+        for at, group in enumerate(groups)
+    ]
+    where: Any = {"slices": 2, "perDeviceNodeSelection": True}
+    picture = store(
+        device_class(),
+        *[node(host, host=host) for host in hosts],
+        resource_slice("parts", parts, **where),
+        counter_slice("torus", {"torus": dict.fromkeys(hosts, 1)}, **where),
+    )
+    plans: list[Plan] = []
+    for number, (released, size) in enumerate(events):
+        if released and plans:
+            picture.forget(plans.pop(size % len(plans)))
+        seen = picture.snapshot()
+        wanted = f'device.attributes["d"].hosts == {(1, 2, 4)[size % 3]}'
+        one = typed(claim(f"c{number}", request(selectors=selectors(wanted))))
+        assert isinstance(one, ResourceClaim)
+        found, fresh = (allocate([one], each) for each in (seen, seen.fork()))
+        assert found == fresh
+        if isinstance(found, Granted):
+            picture.assume(found.plans[0])
+            plans.append(found.plans[0])

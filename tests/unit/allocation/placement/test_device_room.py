@@ -9,17 +9,21 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import event, given
 
+from reconciler.allocation.placement.placing import backed_resources
 from reconciler.analysis.fitting.fitting import fit
 from reconciler.analysis.fitting.question import Seat, SetFit, question_in
 from reconciler.analysis.world import world_of
 from reconciler.api.manifests.bundle import bundle
 from reconciler.api.manifests.documents import Document, Origin, of_text
+from reconciler.api.objects.claims import DeviceClass
+from reconciler.api.objects.core import Pod
 from reconciler.api.objects.plan import Reason, Unsatisfied
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from reconciler.cli import main
 from reconciler.control.offline import Report, decide
 from tests.tools.allocation_world import without
+from tests.tools.builders import device_class, typed
 from tests.tools.checkout import SHARED, needs
 from tests.tools.device_room_twin import RESOURCES, Object, by_node, device_of, taken, world
 from tests.tools.examples import examples
@@ -301,3 +305,37 @@ def test_pods_that_are_only_asked_about_count_with_their_devices(gate: bool, fit
     objects = node(), slice_of(pool), pod("busy", on="w1", cpu="4")
     rules = Semantics() if gate else without("DRANodeAllocatableResources")
     assert fits(asked_of(pod("s", "c", cpu="1"), [claim("c")], 9), *objects, rules=rules).fits == fit_
+
+
+# -- Resources that kube-scheduler turns into claims where a node does not offer them.
+
+
+PREFIX = "deviceclass.resource.kubernetes.io/"
+
+
+def classes() -> dict[str, DeviceClass]:
+    """A class that names the resource it backs, and one that does not."""
+    naming = device_class("gpu")
+    naming["spec"]["extendedResourceName"] = "example.com/gpu"
+    found = [typed(naming), typed(device_class("plain"))]
+    return {one.key.name: one for one in found if isinstance(one, DeviceClass)}
+
+
+def requesting(*resources: str) -> Pod:
+    container = {"name": "c", "resources": {"requests": dict.fromkeys(resources, "1")}}
+    pod = read(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "p", "namespace": "default"},
+            "spec": {"containers": [container]},
+        }
+    )
+    assert isinstance(pod, Pod)
+    return pod
+
+
+def test_a_class_backs_the_resource_it_names_and_the_one_named_after_it():
+    """EXT-1."""
+    pod = requesting("cpu", "example.com/gpu", f"{PREFIX}plain", f"{PREFIX}absent", "example.com/other")
+    assert backed_resources(classes(), pod) == {"example.com/gpu", f"{PREFIX}plain"}

@@ -8,8 +8,13 @@ import jsonschema
 import pytest
 from pydantic import BaseModel
 
+from reconciler.api.manifests.bundle import bundle
+from reconciler.api.manifests.documents import of_text
+from reconciler.api.objects.core import Pod
 from reconciler.api.validation.fields import WrongType
-from reconciler.api.validation.kinds import ServedKind
+from reconciler.api.validation.kinds import GroupVersion, ServedKind
+from reconciler.api.validation.pods import with_label_keys
+from reconciler.api.validation.served_kinds import POD
 from reconciler.api.validation.structural import (
     DNS_LABEL,
     AnyObject,
@@ -26,7 +31,11 @@ from reconciler.api.validation.structural import (
 )
 from reconciler.plugins.kueue import objects as read_kueue
 from reconciler.plugins.provisioning import objects as read_provisioning
-from tests.tools.definitions import SCHEMAS, json_schema
+from tests.tools.definitions import DEFINITIONS, SCHEMAS, Json, Published, facts, json_schema, published
+from tests.tools.front_ends import served
+from tests.tools.pod_scenarios import apart, labelled, near, spread, term
+from tests.tools.scenario import asking
+from tests.tools.small_fleet import Object
 
 MODELS: dict[ServedKind, type[BaseModel]] = {
     read_kueue.WORKLOAD: read_kueue.Workload,
@@ -190,3 +199,115 @@ def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
         yield annotation
     for one in get_args(annotation):
         yield from models_in(one)
+
+
+# -- Our schemas of custom kinds are those that their projects publish, where the definitions are at hand.
+# CONTRIBUTING.md says where these are looked for.
+
+
+NEWER = {".status.admissionChecks[].requeueAfterSeconds", ".status.admissionChecks[].retryCount"}
+"""Fields of Kueue 0.14. Older servers drop them"""
+PAIRS = [(kind, one) for kind in SCHEMAS for one in published() if one.of(kind)]
+each_pair = pytest.mark.parametrize(
+    ("kind", "one"),
+    PAIRS,
+    ids=lambda found: f"{found.name} {found.source}" if isinstance(found, Published) else "",
+)
+
+
+def of(schema: Json) -> dict[str, Any]:
+    """The fields of a schema, without what is inside objects that others define."""
+    return dict(facts(schema))
+
+
+def test_there_is_a_definition_of_each_kind():
+    if not published():
+        pytest.skip(f"no published definitions: set {DEFINITIONS} to a folder that has them")
+    assert {kind for kind, _ in PAIRS} == set(SCHEMAS)
+
+
+def newest(kind: ServedKind) -> Published:
+    """Of the release with the highest name."""
+    known = (one for defined, one in PAIRS if defined is kind and one.version == kind.stored.version)
+    return max(known, key=lambda one: one.source)
+
+
+@each_pair
+def test_each_field_of_ours_is_there_and_has_its_type(kind: ServedKind, one: Published):
+    there = of(one.schema)
+    for path, ours in of(json_schema(SCHEMAS[kind])).items():
+        if path in NEWER and path not in there:
+            assert "retryCount" not in str(one.schema), "an older release has neither"
+            continue
+        assert there[path].get("type") == ours["type"], path
+        assert there[path].get("enum") == ours.get("enum"), path
+        if one is newest(kind):
+            assert there[path] == ours, path
+
+
+@each_pair
+def test_names_scope_versions_and_subresources_agree(kind: ServedKind, one: Published):
+    spec = one.definition["spec"]
+    names = spec["names"]
+    assert (names["plural"], names["singular"]) == (kind.plural, kind.singular)
+    assert (spec["scope"] == "Namespaced") is kind.namespaced
+    (version,) = (found for found in spec["versions"] if found["name"] == one.version)
+    assert ("status" in version.get("subresources", {})) is kind.has_status
+    if one is newest(kind):
+        assert tuple(names.get("shortNames", ())) == kind.short_names
+        assert version["storage"]
+        assert set(kind.served) <= {GroupVersion(spec["group"], found["name"]) for found in spec["versions"]}
+
+
+# -- Label keys of affinity and spread, as the API server adds them to selectors.
+
+
+KEYS = {"matchLabelKeys": ["v", "none"], "mismatchLabelKeys": ["tenant"]}
+
+
+def pod() -> Object:
+    """A pod with keys wherever they may be, and terms without a selector."""
+    of_pods = {**near(term("zone", **KEYS), {"topologyKey": "zone", **KEYS})["affinity"]}
+    of_pods |= apart(term("zone", **KEYS))["affinity"]
+    rest = spread("zone", matchLabelKeys=["v"])
+    return labelled(asking("p", affinity=of_pods, **rest), v="1", tenant="x")
+
+
+def expressions(stored: Any) -> list[Any]:
+    """The expressions of all selectors, in order; None for a term without a selector."""
+    spec, required = stored["spec"], "requiredDuringSchedulingIgnoredDuringExecution"
+    terms = [*spec["affinity"]["podAffinity"][required], *spec["affinity"]["podAntiAffinity"][required]]
+    terms += spec["topologySpreadConstraints"]
+    return [one["labelSelector"].get("matchExpressions") if "labelSelector" in one else None for one in terms]
+
+
+OWN = {"key": "v", "operator": "In", "values": ["1"]}
+OTHER = {"key": "tenant", "operator": "NotIn", "values": ["x"]}
+ADDED = [[OWN, OTHER], None, [OWN, OTHER], [OWN]]
+
+
+def test_the_server_adds_the_keys_of_new_pods_once():
+    cluster = served([pod()])
+    stored = cluster.pod("p")
+    assert expressions(stored) == ADDED
+    cluster.api.store.put(POD, "default/p", stored)
+    assert expressions(cluster.pod("p")) == ADDED
+
+
+def test_manifests_are_read_as_the_server_would_store_them():
+    given = pod()
+    assert expressions(with_label_keys(given)) == ADDED
+    assert expressions(given) == [None, None, None, None]
+    stored = {**given, "metadata": {**given["metadata"], "uid": "u"}}
+    assert with_label_keys(stored) is stored
+    plain = asking("q")
+    assert with_label_keys(plain) is plain
+
+
+def test_many_files_may_repeat_their_namespace():
+    text = "---\n".join(
+        f"apiVersion: v1\nkind: Namespace\nmetadata: {{name: n, labels: {{team: '{team}'}}}}\n"
+        for team in "xy"
+    )
+    found = bundle(of_text("f.yaml", text))
+    assert (found.refused, found.of(Pod), found.size) == ((), (), 1)

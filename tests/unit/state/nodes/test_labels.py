@@ -6,11 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.api.objects.core import Node, Taint, Toleration
+from reconciler.api.objects.core import Node, Pod, Taint, Toleration
 from reconciler.api.objects.selectors import NodeSelector
+from reconciler.api.versions.reading import read
 from reconciler.state.nodes import labels as module
 from reconciler.state.nodes.labels import KnownNode, LabelColumns, taints_of, tolerated
+from reconciler.state.nodes.room import demand
 from tests.tools.examples import examples
+from tests.tools.small_fleet import pod
 
 KEYS, NAMES = ("zone", "size", "gone"), ("n0", "n1", "n2", "n3")
 VALUES = st.sampled_from(["", "1", "5", "east", "-3"])
@@ -162,3 +165,20 @@ def test_taints_that_keep_pods_out(spec: dict[str, Any], status: Any, expected: 
 def test_tolerations_that_compare_numbers(operator: str, bound: str, value: str, expected: bool):
     toleration = Toleration(key="level", operator=operator, value=bound)
     assert tolerated([Taint(key="level", value=value, effect="NoSchedule")], [toleration]) == expected
+
+
+# -- What a pod takes of a node while its resources change.
+
+
+def cpu(milli: int) -> dict[str, Any]:
+    return {"requests": {"cpu": f"{milli}m"}}
+
+
+@pytest.mark.parametrize(("asked", "has", "given"), [(1, 2, 3), (3, 2, 1), (2, 3, 1)])
+def test_a_pod_as_a_whole_takes_the_most_of_asked_actual_and_allocated(asked: int, has: int, given: int):
+    """As its containers do: they differ while the kubelet has not resized it yet."""
+    raw = pod("p", resources=cpu(asked))
+    raw["status"] = {"resources": cpu(has), "allocatedResources": cpu(given)["requests"]}
+    found = read(raw)
+    assert isinstance(found, Pod)
+    assert demand(found)["cpu"] == 3
