@@ -7,10 +7,10 @@ import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import yaml
-from pydantic import Field, StringConstraints, ValidationError, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, StringConstraints, ValidationError, model_validator
 from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, SettingsConfigDict
 
 from reconciler.errors import Rejected
@@ -25,8 +25,27 @@ ConfigMapName = Annotated[
 ]
 """`NAMESPACE/NAME`"""
 
-Names = Annotated[frozenset[str], NoDecode]
+
+def _split(value: Any) -> Any:
+    return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
+
+
+Names = Annotated[frozenset[str], NoDecode, BeforeValidator(_split)]
 """Names, separated by commas in the environment."""
+
+
+def _pairs(value: Any, everything: str = "") -> Any:
+    """`NAME=VALUE`, several as a list or separated by commas. A value alone has the name `everything`."""
+    texts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(texts, list | tuple):
+        return value
+    pairs = (str(text).strip().rpartition("=") for text in texts)
+    return {name or everything: chosen for name, _, chosen in pairs}
+
+
+T = TypeVar("T")
+Pairs = Annotated[dict[str, T], NoDecode, BeforeValidator(_pairs)]
+Policies = Annotated[dict[str, PolicyName], NoDecode, BeforeValidator(lambda value: _pairs(value, "*"))]
 
 
 class Flag(NamedTuple):
@@ -107,14 +126,12 @@ class Settings(BaseSettings):
     semantics: Literal["1.36", "1.37"] = "1.37"
     """The Kubernetes release whose rules apply, where releases differ."""
 
-    group_modes: Annotated[dict[str, Literal["kep-5963", "pairwise"]], NoDecode] = Field(default_factory=dict)
+    group_modes: Pairs[Literal["kep-5963", "pairwise"]] = Field(default_factory=dict)
     """How compatibility groups are compared, by driver; `*` stands for all others. `kep-5963` is what
     Kubernetes does; `pairwise` is what the proposal of `compatibleOnlyWith` describes. Unset: `pairwise`
     for drivers whose devices say `compatibleOnlyWith`, `kep-5963` for all others."""
 
-    exclusion_scopes: Annotated[dict[str, Literal["counter-set", "pool"]], NoDecode] = Field(
-        default_factory=dict
-    )
+    exclusion_scopes: Pairs[Literal["counter-set", "pool"]] = Field(default_factory=dict)
     """Which pairs of devices `compatibleOnlyWith` judges, by driver; `*` stands for all others. `counter-set`
     (the default): pairs that share a counter set, and pairs of which one draws from none. `pool`: all
     pairs. Both apply within a pool and a node."""
@@ -143,7 +160,7 @@ class Settings(BaseSettings):
     """File that says what extended resources stand for, as `--map` of `dra-reconciler migrate`. For
     `make_templates`; docs/from-device-plugins.md shows it."""
 
-    policy: Annotated[dict[str, PolicyName], NoDecode] = Field(default_factory=dict)
+    policy: Policies = Field(default_factory=dict)
     """Which nodes and devices to prefer among those that fit, by driver, or by class as `class:NAME`; `*`
     stands for all others. A name alone, as `least-loss`, applies to all. `first-fit`, the default, is what
     Kubernetes does. docs/placement.md says which policy pays when."""
@@ -286,9 +303,9 @@ class Settings(BaseSettings):
     )
     """Namespace of the Lease. All replicas and shards must use the same one."""
 
-    lease_seconds: float = Field(default=15.0, gt=0)
+    lease_seconds: Annotated[float, Flag(name="--lease-duration", advanced=True)] = Field(default=15.0, gt=0)
     """Duration of the Lease after a renewal. This default and the next two are those of the components of
-    Kubernetes."""
+    Kubernetes. A shorter one shortens the next two and `write_seconds` unless they are set."""
 
     renew_seconds: float = Field(default=10.0, gt=0)
     """The leader steps down if it could not renew the Lease for this time."""
@@ -360,25 +377,16 @@ class Settings(BaseSettings):
     log_level: Annotated[Literal["debug", "info", "warning", "error"], FLAG] = "info"
     """Minimum level of log lines. Decisions are `info`, requests to the server are `debug`."""
 
-    @field_validator(
-        "own_drivers", "own_classes", "preempting_classes", "rebalance_namespaces", mode="before"
-    )
+    @model_validator(mode="before")
     @classmethod
-    def _split(cls, value: Any) -> Any:
-        return (
-            [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
-        )
-
-    @field_validator("policy", "group_modes", "exclusion_scopes", mode="before")
-    @classmethod
-    def _pairs(cls, value: Any, info: ValidationInfo) -> Any:
-        """`NAME=VALUE`, several as a list or separated by commas. A policy alone is that of all claims."""
-        texts = value.split(",") if isinstance(value, str) else value
-        if not isinstance(texts, list | tuple):
-            return value
-        everything = "*" if info.field_name == "policy" else ""
-        pairs = (str(text).strip().rpartition("=") for text in texts)
-        return {name or everything: chosen for name, _, chosen in pairs}
+    def _follow_lease(cls, values: Any) -> Any:
+        """What has to fit into a Lease shorter than the default, and is not set."""
+        try:
+            lease = float(values["lease_seconds"])
+        except (KeyError, TypeError, ValueError):  # not set, or refused later
+            return values
+        parts = {"renew_seconds": lease * 2 / 3, "retry_seconds": lease / 10, "write_seconds": lease / 2}
+        return {**parts, **values} if 0 < lease < cls.model_fields["lease_seconds"].default else values
 
 
 def first_sentence(text: str) -> str:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +14,7 @@ import click
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.similar_names import instead, key_instead
 from reconciler.cli.exits import NoAnswer, exit_unless
-from reconciler.cli.options import Clock, output_option, pass_clock
+from reconciler.cli.options import Clock, Duration, output_option, pass_clock
 from reconciler.cli.output import (
     Console,
     Table,
@@ -27,24 +26,6 @@ from reconciler.cli.output import (
     remark,
 )
 from reconciler.operations.logs.reading import Line, Reader, Summary, latencies, summarize
-
-_UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-
-
-class Duration(click.ParamType[float]):
-    """A duration such as `50ms`, `10m` or `1h30m`, as seconds."""
-
-    name = "duration"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return seconds; fail if the value is not a duration."""
-        if isinstance(value, float):
-            return value
-        parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", str(value))
-        if not parts or "".join(number + unit for number, unit in parts) != value:
-            self.fail(f"{value!r} is not a duration; write for example 50ms, 10m or 1h30m", param, ctx)
-        return sum(float(number) * _UNITS[unit] for number, unit in parts)
-
 
 POLL_SECONDS = 0.5
 _HIDDEN = ("timestamp", "level", "logger", "event", "decision_id", "counts")

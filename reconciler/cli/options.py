@@ -4,6 +4,7 @@ A decorator adds a group of options. Some groups become one argument of the comm
 `connection` for the cluster, `files` for all manifests.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -247,3 +248,21 @@ class Clock:
 
 pass_clock = click.make_pass_decorator(Clock, ensure=True)
 """Passes the clock to a command, as its first argument"""
+
+
+_UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+class Duration(click.ParamType[float]):
+    """A duration such as `50ms`, `10m` or `1h30m`, as seconds."""
+
+    name = "duration"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return seconds; fail if the value is not a duration."""
+        if isinstance(value, float):
+            return value
+        parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", str(value))
+        if not parts or "".join(number + unit for number, unit in parts) != value:
+            self.fail(f"{value!r} is not a duration; write for example 50ms, 10m or 1h30m", param, ctx)
+        return sum(float(number) * _UNITS[unit] for number, unit in parts)

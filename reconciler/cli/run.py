@@ -17,7 +17,7 @@ from reconciler.aio.tasks import Stopped, unless
 from reconciler.cli.convert import read_for_server
 from reconciler.cli.exits import Exit, NoAnswer, errors_as, exit_on_errors
 from reconciler.cli.help import F, advanced_option
-from reconciler.cli.options import connection_options, files_option
+from reconciler.cli.options import Duration, connection_options, files_option
 from reconciler.cli.rule_options import (
     demand_option,
     exclusion_scope_option,
@@ -60,6 +60,8 @@ def _option_of(field: FieldInfo, flag: Flag) -> dict[str, Any]:
         return {**option, "type": click.Choice(get_args(field.annotation))}
     if field.annotation is int:
         return {**option, "type": int}
+    if field.annotation is float:
+        return {**option, "type": Duration(), "metavar": "DURATION"}
     if flag.metavar == "DIR":
         option["type"] = click.Path(file_okay=False)
     return {**option, "metavar": flag.metavar, "multiple": get_origin(field.annotation) is frozenset}

@@ -53,8 +53,9 @@ class Replica:
     async def run(self) -> None:
         async with reached(self.cluster.api) as transport:
             self.faulty = Faulty(transport)
+            given = {**FAST, **self.flags}
             await app.run(
-                Settings(**{**FAST, **self.flags}),
+                Settings(**{name: value for name, value in given.items() if value is not None}),
                 self.faulty,
                 stop=self.stop,
                 on_decision=self.on_decision,

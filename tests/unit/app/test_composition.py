@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from reconciler.app.build import Parts, build
-from reconciler.app.from_settings import rules
+from reconciler.app.from_settings import rules, terms_of
 from reconciler.cluster.http import connect
 from reconciler.control.decisions.allocating import WritesPaused
 from reconciler.control.decisions.declaration import Decision
@@ -293,3 +293,15 @@ def test_exclusion_scopes_are_pairs_and_reach_the_rules():
 def test_a_group_mode_that_is_not_known_is_refused():
     with pytest.raises(Rejected, match="--group-mode"):
         load({"group_modes": ["a=none"]}, None)
+
+
+def test_a_shorter_lease_shortens_what_has_to_fit_into_it_and_is_not_set():
+    def durations(**given: object) -> tuple[float, ...]:
+        found = load(given, None)
+        terms_of(found)
+        return found.renew_seconds, found.retry_seconds, found.write_seconds
+
+    assert durations() == durations(lease_seconds=15.0) == (10.0, 2.0, 10.0)
+    assert durations(lease_seconds="6") == (4.0, 0.6, 3.0)
+    assert durations(lease_seconds=6.0, write_seconds=1.0) == (4.0, 0.6, 1.0)
+    assert durations(lease_seconds=60.0) == (10.0, 2.0, 10.0)

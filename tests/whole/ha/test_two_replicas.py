@@ -1,11 +1,15 @@
 """Two processes on one server, over HTTP: one decides, the other is ready to."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
 
 from reconciler.api.validation.served_kinds import LEASE
 from tests.tools.faulty_transport import Held
 from tests.tools.patience import PATIENCE
-from tests.tools.replicas import replicas
+from tests.tools.replicas import FAST, Replica, replicas
 from tests.tools.small_fleet import claim
 
 
@@ -88,3 +92,37 @@ async def test_who_cannot_renew_writes_nothing_and_goes_on_when_it_can():
         found.cluster.load(claim("second"))
         await found.cluster.until(lambda: found.cluster.devices("second"))
         await one.until(lambda: sorted(one.allocated()) == ["first", "second"])
+
+
+USUAL: dict[str, Any] = {
+    **dict.fromkeys(name for name in FAST if name.endswith("_seconds")),
+    "no_earlier_leader": True,
+}
+"""With the durations that nobody sets"""
+
+
+async def until_the_other_decides(end: str, after: float, **flags: Any) -> float:
+    """Seconds of the virtual clock from the end of a leader, so long after both are ready."""
+    async with replicas(claim("first")) as found:
+        one = found.start(**USUAL | flags)
+        await found.until_held()
+        other = found.start(**USUAL | flags)
+        await found.cluster.until(lambda: found.cluster.devices("first"))
+        await asyncio.sleep(60 + after)
+        began = asyncio.get_running_loop().time()
+        ending: dict[str, Callable[[Replica], Awaitable[None]]] = {"kill": found.kill, "stop": found.stop}
+        await ending[end](one)
+        found.cluster.load(claim("second"))
+        await other.until(lambda: other.allocated() == ["second"])
+        return asyncio.get_running_loop().time() - began
+
+
+@pytest.mark.parametrize("after", [0.0, 0.3, 0.7, 1.1, 1.6])
+async def test_a_killed_leader_is_followed_in_time(after: float):
+    assert await until_the_other_decides("kill", after) < 26.5
+    assert await until_the_other_decides("kill", after, lease_seconds=5.0) < 8
+
+
+@pytest.mark.parametrize("after", [0.0, 0.3, 0.7, 1.1, 1.6])
+async def test_a_stopped_leader_is_followed_in_two_seconds(after: float):
+    assert await until_the_other_decides("stop", after) < 2
