@@ -369,13 +369,17 @@ class FollowedRoom:
             remark(line)
 
 
+def held_room_notes(found: Iterable["Nomination"]) -> list[str]:
+    """What is held for whom, so that counts of what is free can be understood."""
+    said = [f"note: {line}" for line in held_room_lines(found, lambda _: True)]
+    more = [f"note: and room for {len(said) - NOTED} more"] if len(said) > NOTED else []
+    return [*said[:NOTED], *more]
+
+
 def note_held_room(found: Iterable["Nomination"]) -> None:
-    """Note what is held for whom, so that counts of what is free can be understood."""
-    said = held_room_lines(found, lambda _: True)
-    for line in said[:NOTED]:
-        remark(f"note: {line}")
-    if len(said) > NOTED:
-        remark(f"note: and room for {len(said) - NOTED} more")
+    """Print these notes."""
+    for note in held_room_notes(found):
+        remark(note)
 
 
 def held_room_lines(found: Iterable["Nomination"], shown: Callable[["Nomination"], bool]) -> list[str]:

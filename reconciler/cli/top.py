@@ -9,9 +9,8 @@ from typing import Any
 import click
 
 from reconciler.analysis.capacity.evicted import held_under_taint
-from reconciler.analysis.capacity.layout import FleetLayout, fleet_layout
-from reconciler.analysis.capacity.lines import By, Line, lines
-from reconciler.analysis.capacity.measure import Solver, measure
+from reconciler.analysis.capacity.grouping import LABEL
+from reconciler.analysis.capacity.lines import By
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.plugins import PLUGINS
 from reconciler.cli.cluster import (
@@ -20,6 +19,7 @@ from reconciler.cli.cluster import (
     connected,
     following,
     from_cluster,
+    held_room_notes,
     hold_room,
     list_objects,
     note_held_room,
@@ -39,35 +39,37 @@ from reconciler.cli.options import (
     pass_clock,
     strict_option,
 )
-from reconciler.cli.output import Console, Table, echo_value, print_table, remark, remarks_on
+from reconciler.cli.output import Console, echo_value, print_table, remark, remarks_on
 from reconciler.cli.rule_options import rules_options
-from reconciler.cli.top_tables import usage_as_json, usage_tables
+from reconciler.cli.top_namespaces import NamespaceView
+from reconciler.cli.top_tables import ORDERS, UsageView
 from reconciler.cli.top_view import (
     NO_DEVICES,
+    StoreView,
     TopOptions,
-    TopView,
     check_names,
     watch_cluster,
 )
 from reconciler.cluster.discovery import discover
 from reconciler.state.devices.readiness import readiness
-from reconciler.state.devices.snapshot import Snapshot
-from reconciler.state.nominations import NOBODY
 from reconciler.state.store import Store
 from reconciler.state.trial import store_of
 
 KINDS = ("DeviceTaintRule", "Node", "ResourceSlice", "ResourceClaim")
-MAX_CHOICES = 200_000
-"""Limit of the search for one table: at most a few seconds, if every counter set has its own state"""
-ORDERS: dict[str, Callable[[Line], float]] = {
-    "devices": lambda line: -line.devices,
-    "held": lambda line: -(line.held + line.shared),
-    "allocatable": lambda line: -line.allocatable,
-    "fits": lambda line: -max((one.size for one in line.profiles if one.fits), default=0.0),
-}
-"""Value of `--sort` -> sort key, lowest first; equal lines stay sorted by name"""
-SORTS = ("name", *ORDERS)
+SORTS = ("name", *dict.fromkeys((*ORDERS, *NamespaceView.orders)))
 """Values of `--sort`"""
+GROUPINGS = ("driver", "pool", "node", "model", "namespace", LABEL)
+"""Values of `--by`; a key follows the last one"""
+
+
+def _grouping(_ctx: click.Context, _param: click.Parameter, value: By | None) -> By | None:
+    if value is not None and value not in GROUPINGS[:-1] and value.removeprefix(LABEL) in ("", value):
+        raise click.BadParameter(f"{value!r} is none of {', '.join(GROUPINGS)}KEY")
+    return value
+
+
+def _groupings(_ctx: click.Context, _param: click.Parameter, begun: str) -> list[str]:
+    return [one for one in GROUPINGS if one.startswith(begun)]
 
 
 @click.command()
@@ -78,8 +80,10 @@ SORTS = ("name", *ORDERS)
 @strict_option
 @click.option(
     "--by",
-    type=click.Choice(["driver", "pool", "node"]),
-    help="Group lines by this.  [default: driver; node with --node]",
+    callback=_grouping,
+    shell_complete=_groupings,
+    metavar="[driver|pool|node|model|namespace|label=KEY]",
+    help="Group by this, such as a label of nodes.  [default: driver; node with --node]",
 )
 @click.option("--driver", "drivers", multiple=True, metavar="NAME", help="Show only this driver.")
 @click.option("--node", "nodes", multiple=True, metavar="NAME", help="Show only this node.")
@@ -136,14 +140,17 @@ def top(
     \b
     Examples:
       dra-reconciler top
-      dra-reconciler top --by node -f manifests/
+      dra-reconciler top --by label=topology.kubernetes.io/zone
+      dra-reconciler top --by namespace -f manifests/
     """
     check_contexts(connection, contexts, files, output)
     if gangs and (koordinator or by or drivers or nodes or sort != "name"):
         raise click.UsageError("--gangs has no --by, --driver, --node, --sort and --koordinator.")
     chosen: By = by or ("node" if nodes else "driver")
-    if nodes and chosen == "driver":
+    if nodes and chosen not in ("node", "pool"):
         raise click.UsageError("--node needs --by node or --by pool.")
+    if chosen == "namespace" and drivers:
+        raise click.UsageError("--by namespace has no --driver: a claim may hold devices of several drivers.")
     console = Console(sys.stdout)
     live = (
         not (files or contexts or once or console.is_dumb_terminal)
@@ -165,7 +172,7 @@ def top(
         if contexts:
             if koordinator:
                 raise click.UsageError("--contexts does not show Koordinator's devices.")
-            _show_contexts(connection, contexts, options, rules, console)
+            _show_contexts(connection, contexts, options, rules, console, clock)
             return
         if koordinator:
             # Late import: the other cases of `top` do not need it.
@@ -174,84 +181,89 @@ def top(
             plugin = next(one for one in PLUGINS if one.name == "koordinator")
             show_plugin(plugin, connection, files, options, console, clock)
             return
-        view = UsageView(options)
+        view = _view(options, clock)
         if live:
             from_cluster(_watch(connection, rules, view, console, clock))
+            return
+        if files:
+            store = store_of(bundle_objects(read_files(files)), rules)
         else:
-            bundle = read_files(files) if files else None
-            if bundle is None:
-                snapshot = _of_cluster(from_cluster(list_objects(KINDS, connection)), rules)
-            else:
-                snapshot = store_of(bundle_objects(bundle), rules).snapshot()
-            every = Gauge().lines(snapshot, chosen)
-            check_names("driver", drivers, {line.driver for line in every})
-            check_names("node", nodes, {line.node for line in every} | {*snapshot.topology.nodes})
-            view.take(every)
-            view.print_on(console)
-            _note_unusable(snapshot)
+            store = _of_cluster(from_cluster(list_objects(KINDS, connection)), rules)
+        _check(options, [store])
+        view.take(view.measuring(store)())
+        view.print_on(console)
+        for note in _notes(store):
+            remark(note)
+
+
+def _view(options: TopOptions, clock: Clock) -> StoreView[Any]:
+    by_namespace = options.by == "namespace"
+    view: StoreView[Any] = NamespaceView(options, clock.now) if by_namespace else UsageView(options)
+    if options.sort not in ("name", *view.orders):
+        raise click.UsageError(f"--by {options.by} is sorted by name, {', '.join(view.orders)}.")
+    return view
+
+
+def _check(options: TopOptions, stores: Iterable[Store]) -> None:
+    """Raise NoAnswer if none of these clusters has a driver, node or label that the options name."""
+    drivers, nodes, labels = set[str](), set[str](), set[str]()
+    for topology in (store.snapshot().topology for store in stores):
+        drivers |= {pool.id.driver for pool in topology.fleet.pools}
+        nodes |= {*topology.nodes, *topology.fleet.vocabulary.nodes.values}
+        labels |= {label for node in topology.nodes.values() for label in node.labels}
+    check_names("driver", options.types, drivers)
+    check_names("node", options.nodes, nodes)
+    if options.by.startswith(LABEL):
+        check_names("label", [options.by.removeprefix(LABEL)], labels)
 
 
 MOST_NOTES = 10
 
 
-def _note_unusable(snapshot: Snapshot) -> None:
-    """Note the pools whose devices are not counted, and why; and who holds devices that are to be left."""
+def _notes(store: Store) -> list[str]:
+    """The pools whose devices are not counted, and why; and who holds devices that are to be left."""
+    snapshot = store.snapshot()
     problems = readiness(snapshot.topology).problems
-    for at in list(problems)[:MOST_NOTES]:
-        remark(f"note: pool {snapshot.fleet.pools[at].id} cannot be used: {problems[at]}")
+    notes = [
+        f"note: pool {snapshot.fleet.pools[at].id} cannot be used: {problems[at]}"
+        for at in list(problems)[:MOST_NOTES]
+    ]
     if len(problems) > MOST_NOTES:
-        remark(f"note: {len(problems) - MOST_NOTES} more pools cannot be used")
-    for held in islice(held_under_taint(snapshot), MOST_NOTES):
-        remark(f"note: {held}")
+        notes.append(f"note: {len(problems) - MOST_NOTES} more pools cannot be used")
+    return notes + [f"note: {held}" for held in islice(held_under_taint(snapshot), MOST_NOTES)]
 
 
-class UsageView(TopView[Line]):
-    """The usage of devices by driver, pool or node."""
-
-    orders = ORDERS
-
-    def selected(self, line: Line) -> bool:
-        """Whether the options select a line."""
-        drivers, nodes = self.options.types, self.options.nodes
-        return (not drivers or line.driver in drivers) and (not nodes or line.node in nodes)
-
-    def tables(self) -> list[Table]:
-        """One table; by driver also one of profiles and one of counters."""
-        return usage_tables(self.found, self.options.by, wide=self.options.wide)
-
-    def echo(self) -> None:
-        """Print everything as JSON or YAML."""
-        echo_value(usage_as_json(self.found, self.options.by), self.options.output)
-
-
-def _of_cluster(raws: Iterable[dict[str, Any]], rules: Semantics) -> Snapshot:
-    """The state of a cluster. Devices that are held for something count as held."""
+def _of_cluster(raws: Iterable[dict[str, Any]], rules: Semantics) -> Store:
+    """The state of a cluster."""
     raws, held = split_held_room(raws)
     note_held_room(held)
     store = store_of(read_valid(raws), rules)
     hold_room(held, store)
-    return store.snapshot_for(NOBODY)
+    return store
 
 
 def _show_contexts(
-    connection: Connection, contexts: tuple[str, ...], options: TopOptions, rules: Semantics, console: Console
+    connection: Connection,
+    contexts: tuple[str, ...],
+    options: TopOptions,
+    rules: Semantics,
+    console: Console,
+    clock: Clock,
 ) -> None:
     """Print the devices of several clusters, each line with its context. Exits if one cannot be read."""
     reached = ask_each(connection, contexts, lambda one: list_objects(KINDS, one))
-    views = [UsageView(options) for _ in reached]
-    drivers, nodes = set[str](), set[str]()
+    views = [_view(options, clock) for _ in reached]
+    stores = []
     for one, view in zip(reached, views, strict=True):
         if one.found is not None:
             with remarks_on(one.context):
-                snapshot = _of_cluster(one.found, rules)
-                _note_unusable(snapshot)
-            every = Gauge().lines(snapshot, options.by)
-            drivers |= {line.driver for line in every}
-            nodes |= {line.node for line in every} | {*snapshot.topology.nodes}
-            view.take(every)
-    if any(one.found is not None for one in reached):
-        check_names("driver", options.types, drivers)
-        check_names("node", options.nodes, nodes)
+                store = _of_cluster(one.found, rules)
+                for note in _notes(store):
+                    remark(note)
+            stores.append(store)
+            view.take(view.measuring(store)())
+    if stores:
+        _check(options, stores)
     if options.output in FOR_PEOPLE:
         parts = [
             (one.context, view.tables() if view.found else [])
@@ -267,21 +279,20 @@ def _show_contexts(
                     remark(f"note: {NO_DEVICES}")
     else:
         results = [
-            usage_as_json(view.found, options.by) if one.found is not None else None
-            for one, view in zip(reached, views, strict=True)
+            view.value() if one.found is not None else None for one, view in zip(reached, views, strict=True)
         ]
         echo_value(contexts_as_json(reached, results), options.output)
     report_unreached(reached)
 
 
 async def _watch(
-    connection: Connection, rules: Semantics, view: UsageView, console: Console, clock: Clock
+    connection: Connection, rules: Semantics, view: StoreView[Any], console: Console, clock: Clock
 ) -> None:
-    gauge = Gauge()
-
-    async def measured(snapshot: Snapshot) -> Iterable[Line]:
-        # In a thread, so that keys work: a large fleet takes seconds. A snapshot never changes.
-        return await asyncio.to_thread(gauge.lines, snapshot, view.options.by)
+    async def measured(store: Store) -> Iterable[Any]:
+        refused = [f"refused: {reason}" for reason in islice(store.refused.values(), MOST_NOTES)]
+        view.notes = [*refused, *held_room_notes(store.nominations), *_notes(store)]
+        # In a thread, so that keys work: a large fleet takes seconds.
+        return await asyncio.to_thread(view.measuring(store))
 
     await watch_cluster(
         view,
@@ -293,24 +304,10 @@ async def _watch(
     )
 
 
-class Gauge:
-    """Measures one snapshot after another, and keeps what stays valid between them."""
-
-    def __init__(self) -> None:
-        self._solver = Solver(effort=MAX_CHOICES)
-        self._layout: FleetLayout | None = None
-
-    def lines(self, snapshot: Snapshot, by: By) -> list[Line]:
-        """Return the usage of the devices."""
-        if self._layout is None or self._layout.topology is not snapshot.topology:
-            self._layout = fleet_layout(snapshot.topology)
-        return lines(measure(self._layout, snapshot.occupancy, self._solver), by)
-
-
 async def follow_usage(
     connection: Connection,
     rules: Semantics,
-    show: Callable[[Snapshot], Awaitable[None]],
+    show: Callable[[Store], Awaitable[None]],
     interval: float,
 ) -> None:
     """Watch a cluster and show its state every `interval` seconds, until cancelled.
@@ -325,5 +322,5 @@ async def follow_usage(
         async with following(client, served, kinds, store.apply):
             while True:
                 await room.hold(store)
-                await show(store.snapshot_for(NOBODY))
+                await show(store)
                 await asyncio.sleep(interval)

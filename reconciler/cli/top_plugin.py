@@ -9,7 +9,7 @@ import click
 from reconciler.cli.cluster import Connection, connected, following, from_cluster
 from reconciler.cli.input import read_files
 from reconciler.cli.options import Clock
-from reconciler.cli.output import Console, Table, echo_value
+from reconciler.cli.output import Console, Table
 from reconciler.cli.top_view import TopOptions, TopView, check_names, watch_cluster
 from reconciler.cluster.discovery import discover_at_least_pods
 from reconciler.plugins.plugin import Plugin, Usage, UsageLine
@@ -52,10 +52,9 @@ class PluginView(TopView[UsageLine]):
             made.add((*own, *map(str, (one.devices, *one.states)), one.extra))
         return [made]
 
-    def echo(self) -> None:
-        """Print everything as JSON or YAML."""
-        found = {"by": "node" if self.by_node else "driver", "items": [one.value for one in self.found]}
-        echo_value(found, self.options.output)
+    def value(self) -> dict[str, Any]:
+        """All figures."""
+        return {"by": "node" if self.by_node else "driver", "items": [one.value for one in self.found]}
 
 
 def show_plugin(
@@ -67,8 +66,8 @@ def show_plugin(
     clock: Clock,
 ) -> None:
     """Show the devices of a plugin, of manifests or of a cluster. Raises ReconcilerError or OSError."""
-    if options.by == "pool":
-        raise click.UsageError(f"{plugin.title} have no pools: use --by node, or --by driver for types.")
+    if options.by not in ("driver", "node"):
+        raise click.UsageError(f"{plugin.title} have --by node, or --by driver for types.")
     if options.sort not in ("name", *PluginView.orders):
         raise click.UsageError(f"{plugin.title} can only be sorted by name or devices.")
     view = PluginView(options, plugin.usage())

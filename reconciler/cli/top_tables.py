@@ -1,19 +1,72 @@
-"""The tables of `top`: the usage of devices."""
+"""The tables of `top`: the usage of devices by driver, pool, node, model or label."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
-from reconciler.analysis.capacity.layout import shown
-from reconciler.analysis.capacity.lines import By, CounterUsage, Line, ProfileUsage
+from reconciler.analysis.capacity.grouping import LABEL
+from reconciler.analysis.capacity.layout import FleetLayout, fleet_layout, shown
+from reconciler.analysis.capacity.lines import By, CounterUsage, Line, ProfileUsage, lines
+from reconciler.analysis.capacity.measure import Solver, measure
 from reconciler.cli.output import Table
+from reconciler.cli.top_view import StoreView, TopOptions
+from reconciler.state.devices.snapshot import Snapshot
+from reconciler.state.nominations import NOBODY
+from reconciler.state.store import Store
 
 NONE = "-"
-_WIDE: dict[By, list[str]] = {
-    "driver": ["USE", "FULL", "FITS", "STRANDED"],
-    "pool": ["USE", "FULL", "STRANDED", "NODE"],
-    "node": ["USE", "FULL", "STRANDED"],
+MAX_CHOICES = 200_000
+"""Limit of the search for one table: at most a few seconds, if every counter set has its own state"""
+
+
+ORDERS: dict[str, Callable[[Line], float]] = {
+    "devices": lambda line: -line.devices,
+    "held": lambda line: -(line.held + line.shared),
+    "allocatable": lambda line: -line.allocatable,
+    "fits": lambda line: -max((one.size for one in line.profiles if one.fits), default=0.0),
 }
-"""Columns of -o wide"""
+"""Value of `--sort` -> sort key, lowest first; equal lines stay sorted by name"""
+
+
+class Gauge:
+    """Measures one snapshot after another, and keeps what stays valid between them."""
+
+    def __init__(self) -> None:
+        self._solver = Solver(effort=MAX_CHOICES)
+        self._layout: FleetLayout | None = None
+
+    def lines(self, snapshot: Snapshot, by: By) -> list[Line]:
+        """Return the usage of the devices."""
+        if self._layout is None or self._layout.topology is not snapshot.topology:
+            self._layout = fleet_layout(snapshot.topology)
+        return lines(measure(self._layout, snapshot.occupancy, self._solver), by)
+
+
+class UsageView(StoreView[Line]):
+    """The usage of devices by driver, pool, node, model or label."""
+
+    orders = ORDERS
+
+    def __init__(self, options: TopOptions) -> None:
+        super().__init__(options)
+        self._gauge = Gauge()
+
+    def measuring(self, store: Store) -> Callable[[], list[Line]]:
+        """Measures a snapshot, which never changes. Devices that are held for something count as held."""
+        return partial(self._gauge.lines, store.snapshot_for(NOBODY), self.options.by)
+
+    def selected(self, line: Line) -> bool:
+        """Whether the options select a line."""
+        drivers, nodes = self.options.types, self.options.nodes
+        return (not drivers or line.driver in drivers) and (not nodes or line.node in nodes)
+
+    def tables(self) -> list[Table]:
+        """One table; by driver also one of profiles and one of counters."""
+        return usage_tables(self.found, self.options.by, wide=self.options.wide)
+
+    def value(self) -> dict[str, Any]:
+        """All figures."""
+        return {"by": self.options.by, "items": [_usage_line(line) for line in self.found]}
 
 
 def usage_tables(lines: Sequence[Line], by: By, *, wide: bool) -> list[Table]:
@@ -27,19 +80,17 @@ def usage_tables(lines: Sequence[Line], by: By, *, wide: bool) -> list[Table]:
     return found
 
 
-def usage_as_json(lines: Iterable[Line], by: By) -> dict[str, Any]:
-    """Return all figures."""
-    return {"by": by, "items": [_usage_line(line) for line in lines]}
-
-
 def _summary(lines: Iterable[Line], by: By, *, wide: bool) -> Table:
-    names = {"driver": ("DRIVER",), "pool": ("DRIVER", "POOL"), "node": ("NODE", "DRIVER")}[by]
-    last = {"driver": ["LARGEST FIT"], "pool": ["FITS"], "node": ["FITS"]}[by]
-    last += _WIDE[by] if wide else []
+    group = by.removeprefix(LABEL).rpartition("/")[2].upper()  # as kubectl heads the column of a label
+    names = {"driver": ("DRIVER",), "pool": ("DRIVER", "POOL")}.get(by, (group, "DRIVER"))
+    last = ["LARGEST FIT"] if by == "driver" else ["FITS"]
+    if wide:
+        last += ["USE", "FULL", *(["FITS"] if by == "driver" else []), "STRANDED"]
+        last += ["NODE"] if by == "pool" else []
     numbers = ("DEVICES", "HELD", "SHARED", "FREE", "BLOCKED", "TAINTED")
     table = Table((*names, *numbers, *last), right=numbers, names=len(names))
     for line in lines:
-        own = {"DRIVER": line.driver, "POOL": line.pool, "NODE": line.node or NONE}
+        own = {group: line.group or NONE, "POOL": line.pool, "NODE": line.node or NONE, "DRIVER": line.driver}
         own |= {"LARGEST FIT": line.largest or NONE, "FITS": _fitting(line), "STRANDED": _stranded(line)}
         own |= {"USE": f"{line.use:.0%}", "FULL": f"{line.full} of {line.physical}"}
         counts = (line.devices, line.held, line.shared, line.allocatable, line.blocked, line.tainted)
@@ -83,6 +134,7 @@ def _usage_line(line: Line) -> dict[str, Any]:
         "driver": line.driver,
         "pool": line.pool or None,
         "node": line.node or None,
+        "group": line.group or None,
         "devices": line.devices,
         "held": line.held,
         "shared": line.shared,

@@ -1,7 +1,7 @@
 """What `top` shows, of claims' devices or of a plugin's: printed once, or on the whole screen."""
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Set
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence, Set
 from typing import Any, ClassVar, Generic, TypeVar
 
 from msgspec import Struct
@@ -11,7 +11,8 @@ from reconciler.api.objects.similar_names import instead
 from reconciler.cli.cluster import Connection
 from reconciler.cli.exits import NoAnswer
 from reconciler.cli.options import FOR_PEOPLE, Clock
-from reconciler.cli.output import Console, Table, TableLine, print_table
+from reconciler.cli.output import Console, Table, TableLine, echo_value, plain, print_table, wrapped
+from reconciler.state.store import Store
 
 L = TypeVar("L")
 S = TypeVar("S")
@@ -46,6 +47,8 @@ class TopView(Generic[L]):
     def __init__(self, options: TopOptions) -> None:
         self.options = options
         self.order = options.sort
+        self.notes: Sequence[str] = ()
+        """What the tables leave out, for the screen; printed once, it goes to standard error"""
         self._taken: list[L] | None = None
         """Sorted by name; None until the first measurement"""
 
@@ -58,8 +61,8 @@ class TopView(Generic[L]):
         """The tables of `found`."""
 
     @abstractmethod
-    def echo(self) -> None:
-        """Print `found` as JSON or YAML."""
+    def value(self) -> dict[str, Any]:
+        """`found` as JSON."""
 
     @property
     def found(self) -> list[L]:
@@ -80,7 +83,7 @@ class TopView(Generic[L]):
     def print_on(self, console: Console) -> None:
         """Print everything once."""
         if self.options.output not in FOR_PEOPLE:
-            self.echo()
+            echo_value(self.value(), self.options.output)
         elif not self.found:
             console.print(NO_DEVICES)
         else:
@@ -93,13 +96,20 @@ class TopView(Generic[L]):
         """Everything as lines, for a screen."""
         if self._taken is None:
             return [TableLine("reading the cluster ...")]
-        if not self.found:
-            return [TableLine(NO_DEVICES)]
-        made: list[TableLine] = []
-        for table in self.tables():
+        made: list[TableLine] = [] if self.found else [TableLine(NO_DEVICES)]
+        for table in self.tables() if self.found else ():
             made += [TableLine("")] if made else []
             made += table.lines(width)
-        return made
+        made += [TableLine("")] if self.notes else []
+        return made + [TableLine(text) for note in self.notes for text in wrapped(plain(note), width)]
+
+
+class StoreView(TopView[L]):
+    """What is measured in a store."""
+
+    @abstractmethod
+    def measuring(self, store: Store) -> Callable[[], list[L]]:
+        """A function that measures the state as it is now. It may run in a thread while the store changes."""
 
 
 async def watch_cluster(

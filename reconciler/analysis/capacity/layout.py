@@ -227,8 +227,6 @@ class FleetLayout(Struct, frozen=True, eq=False):
     used: Mask
     """(S, C) counters from which an offered device draws"""
     pool_of_set: Codes
-    node_of_set: Codes
-    """(S,) the node of all devices that draw from the set; -1 if they have no common node"""
     linked: Codes
     """(S,) the first set of the group; sets are in a group if a device draws from both, also transitively"""
     uniform: tuple[UniformSets, ...]
@@ -272,7 +270,6 @@ def fleet_layout(topology: Topology) -> FleetLayout:
         scale_of=scale_of,
         used=_used(fleet, offered),
         pool_of_set=pool_of_set,
-        node_of_set=_node_of_set(fleet),
         linked=_linked(fleet),
         uniform=uniform,
         uneven=uneven,
@@ -354,16 +351,6 @@ def _used(fleet: Fleet, offered: Mask) -> Mask:
         sets, draws = pairs[first].T
         np.logical_or.at(used, sets, fleet.table[draws] > 0)
     return used
-
-
-def _node_of_set(fleet: Fleet) -> Codes:
-    nodes = np.full(len(fleet.totals), -1, dtype=np.int32)
-    lowest = np.full(len(fleet.totals), np.iinfo(np.int32).max, dtype=np.int32)
-    for k in range(fleet.sets.shape[1]):
-        rows = np.flatnonzero(fleet.sets[:, k] >= 0)
-        np.maximum.at(nodes, fleet.sets[rows, k], fleet.codes["node"][rows])
-        np.minimum.at(lowest, fleet.sets[rows, k], fleet.codes["node"][rows])
-    return np.where(nodes == lowest, nodes, -1).astype(np.int32)
 
 
 def _linked(fleet: Fleet) -> Codes:

@@ -1,6 +1,6 @@
-"""Sums a measurement by driver, by pool or by node."""
+"""Sums a measurement by driver, by pool, by node, by model or by a label of nodes."""
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -8,11 +8,13 @@ from numpy.typing import NDArray
 
 from kernels.groups import distinct
 from kernels.types import Rows
+from reconciler.analysis.capacity.grouping import groups_of, set_groups
 from reconciler.analysis.capacity.layout import families, family_sums
 from reconciler.analysis.capacity.measure import Measurement
 from reconciler.analysis.capacity.use import cutting, use_of_sets
 
-By = Literal["driver", "pool", "node"]
+By = str
+"""driver, pool, node, model or label=KEY"""
 
 
 class ProfileUsage(Struct, frozen=True):
@@ -46,7 +48,7 @@ class CounterUsage(Struct, frozen=True):
 
 
 class Line(Struct, frozen=True):
-    """One driver, or one of its pools, or its devices on one node."""
+    """One driver, or one of its pools, or its devices on one node, or of one model or label."""
 
     driver: str
     pool: str
@@ -70,6 +72,8 @@ class Line(Struct, frozen=True):
     """Physical devices of which nothing that is published still fits"""
     use: float
     """The mean share of a physical device that claims hold"""
+    group: str = ""
+    """The model or the value of the label; empty for devices without"""
 
     @property
     def largest(self) -> str:
@@ -80,8 +84,8 @@ class Line(Struct, frozen=True):
 class _Parts(NamedTuple):
     """The parts of a fleet, one per line, in the order of their names."""
 
-    names: list[tuple[str, str, str]]
-    """Driver, pool, node"""
+    names: list[tuple[str, str, str, str]]
+    """Driver, pool, node, group"""
     of_device: Rows
     of_set: Rows
 
@@ -111,6 +115,7 @@ def lines(measurement: Measurement, by: By) -> list[Line]:
             physical=int(physical[at]),
             full=int(full[at]),
             use=float(use[at] / max(physical[at], 1)),
+            group=name[3],
         )
         for at, (name, devices, held, shared, allocatable, tainted) in enumerate(
             zip(parts.names, *counts, strict=True)
@@ -140,7 +145,7 @@ def _divide(measurement: Measurement, by: By) -> _Parts:
     layout = measurement.layout
     fleet = layout.fleet
     if by == "driver":
-        names = [(driver, "", "") for driver in layout.drivers]
+        names = [(driver, "", "", "") for driver in layout.drivers]
         of_pool = layout.driver_of_pool.astype(np.intp)
         return _Parts(names, of_pool[fleet.pool_of], of_pool[layout.pool_of_set])
     if by == "pool":
@@ -149,19 +154,22 @@ def _divide(measurement: Measurement, by: By) -> _Parts:
         place = np.empty(len(pools), dtype=np.intp)
         place[order] = np.arange(len(pools))
         nodes = [pool.nodes[0] if pool.nodes and len(pool.nodes) == 1 else "" for pool in fleet.pools]
-        names = [(*pools[at], nodes[at]) for at in order]
+        names = [(*pools[at], nodes[at], "") for at in order]
         return _Parts(names, place[fleet.pool_of], place[layout.pool_of_set])
-    values = fleet.vocabulary.nodes.values
-    width = len(values) + 1
-    of_device = layout.driver_of_pool[fleet.pool_of].astype(np.intp) * width + layout.node_of + 1
-    of_set = layout.driver_of_pool[layout.pool_of_set].astype(np.intp) * width + layout.node_of_set + 1
+    groups = groups_of(by, layout.topology)
+    width = max(len(groups.names), 1)
+    of_set = layout.driver_of_pool[layout.pool_of_set].astype(np.intp) * width + set_groups(groups, fleet)
+    of_device = layout.driver_of_pool[fleet.pool_of].astype(np.intp) * width + groups.of
     codes = distinct(np.concatenate([of_device, of_set]))
-    named = [(layout.drivers[c // width], "", values[c % width - 1] if c % width else "") for c in codes]
-    order = sorted(range(len(named)), key=named.__getitem__)
-    place = np.empty(len(named), dtype=np.intp)
-    place[order] = np.arange(len(named))
+    names = []
+    for code in codes.tolist():
+        driver, group = layout.drivers[code // width], groups.names[code % width]
+        names.append((driver, "", group, "") if by == "node" else (driver, "", "", group))
+    order = sorted(range(len(names)), key=lambda at: (names[at][3], names[at]))
+    place = np.empty(len(names), dtype=np.intp)
+    place[order] = np.arange(len(names))
     return _Parts(
-        [named[at] for at in order],
+        [names[at] for at in order],
         place[np.searchsorted(codes, of_device)],
         place[np.searchsorted(codes, of_set)],
     )

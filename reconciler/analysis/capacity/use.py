@@ -10,6 +10,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from kernels.groups import distinct
 from kernels.types import Amounts, Mask
 from reconciler.analysis.capacity.layout import families
 from reconciler.state.devices.counters import Scale
@@ -51,3 +52,23 @@ def use_of_sets(totals: Amounts, left: Amounts, cut: Mask) -> NDArray[np.float64
     consumed = np.where(cut, totals - left, 0).sum(axis=1, dtype=np.float64)
     share = np.divide(consumed, published, out=np.zeros_like(published), where=published > 0)
     return np.clip(share, 0.0, 1.0)
+
+
+def share_of_devices(fleet: Fleet) -> NDArray[np.float64]:
+    """(D,) the share of a physical device that each device is: what it draws of the counters that cut it. 1
+    without counters.
+    """
+    drawn, published = np.zeros((2, fleet.size))
+    cut = cutting(fleet)
+    for sets, draws in zip(fleet.sets.T, fleet.draws.T, strict=True):
+        rows = np.flatnonzero(sets >= 0)
+        drawn[rows] += np.where(cut[sets[rows]], fleet.table[draws[rows]], 0).sum(axis=1)
+        published[rows] += np.where(cut, fleet.totals, 0).sum(axis=1)[sets[rows]]
+    return np.divide(drawn, published, out=(published == 0).astype(np.float64), where=published > 0)
+
+
+def physical_devices(fleet: Fleet, counted: Mask) -> int:
+    """The number of physical devices that counted (D,) devices are or draw from."""
+    drawing = fleet.sets[counted]
+    alone = int((drawing < 0).all(axis=1).sum())
+    return alone + len(distinct(drawing[drawing >= 0]))

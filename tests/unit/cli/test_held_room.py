@@ -21,7 +21,6 @@ from reconciler.cli.top import follow_usage
 from reconciler.cluster.client import Client
 from reconciler.cluster.transport import Response
 from reconciler.embedded import ApiServer, serve
-from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.nominations import NOBODY, HeldPlace, Nomination, of_pod, text_of
 from reconciler.state.store import Store
 from tests.tools.patience import PATIENCE
@@ -161,8 +160,8 @@ async def test_top_counts_held_devices_as_held_and_says_for_whom():
 async def test_top_reads_held_room_again_while_it_is_shown():
     api, free = cluster(record(held())), asyncio.Queue[int]()
 
-    async def show(snapshot: Snapshot) -> None:
-        free.put_nowait(int(snapshot.occupancy.free.sum()))
+    async def show(store: Store) -> None:
+        free.put_nowait(int(store.snapshot_for(NOBODY).occupancy.free.sum()))
 
     async with serve(api) as url, asyncio.timeout(PATIENCE):
         connection = Connection(True, url, None, None, False, held_room=(DEFAULT,))

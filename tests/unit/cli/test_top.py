@@ -14,11 +14,12 @@ from reconciler.api.objects.claims import ResourceClaimSpec
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli import main
 from reconciler.cli.cluster import Connection
-from reconciler.cli.top import Gauge, follow_usage
-from reconciler.cli.top_tables import usage_tables
+from reconciler.cli.top import follow_usage
+from reconciler.cli.top_tables import Gauge, UsageView, usage_tables
+from reconciler.cli.top_view import NO_DEVICES, TopOptions
 from reconciler.embedded import ApiServer, serve
-from reconciler.state.devices.snapshot import Snapshot
-from tests.tools.builders import Object
+from reconciler.state.store import Store
+from tests.tools.builders import Object, device, resource_slice
 from tests.tools.checkout import ROOT
 from tests.tools.command_servers import Overheard
 from tests.tools.gangs import annotated
@@ -91,6 +92,54 @@ def test_lines_are_drivers_pools_or_nodes():
     assert [one["node"] for one in roomy["items"]] == ["n2", "n1"]
 
 
+def racks() -> list[Object]:
+    """Three nodes in two racks; one is in none. A claim holds half of a device, two claims are pending."""
+    places = {"n1": {"rack": "r1"}, "n2": {"rack": "r2"}, "n3": {}}
+    made = [one for name in places for one in partitioned(name) if one["kind"] != "Node"]
+    made += [node(name, **labels) for name, labels in places.items()]
+    waiting = [{**claim(name), "metadata": {"name": name, "namespace": "b"}} for name in ("w1", "w2")]
+    for one, created in zip(waiting, ("2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"), strict=True):
+        one["metadata"]["creationTimestamp"] = created
+    return [*made, taken("left"), *waiting]
+
+
+def test_lines_are_labels_of_nodes_or_models():
+    result = json.loads(top("--by", "label=rack", "-o", "json", manifests=text(racks())).stdout)
+    assert result["by"] == "label=rack"
+    counts = [(one["group"], one["devices"], one["held"], one["use"]) for one in result["items"]]
+    assert counts == [(None, 4, 0, 0.0), ("r1", 4, 1, 0.5), ("r2", 4, 0, 0.0)]
+    heading, *lines = rows(top("--by", "label=rack", manifests=text(racks())))
+    assert heading[:3] == ["RACK", "DRIVER", "DEVICES"]
+    assert [line[0] for line in lines] == ["-", "r1", "r2"]
+    unknown = top("--by", "label=rakc", manifests=text(racks()))
+    assert (unknown.exit_code, "no label rakc; did you mean rack?" in unknown.stderr) == (2, True)
+    models = [
+        device("a", {"productName": "H100"}),
+        device("b", {"model": "H100"}),
+        device("c", {"model": "MI300"}),
+        device("d"),
+    ]
+    found = top("--by", "model", "-o", "json", manifests=text([resource_slice("s", models, nodeName="n")]))
+    sizes = [(one["group"], one["devices"]) for one in json.loads(found.stdout)["items"]]
+    assert sizes == [(None, 1), ("H100", 2), ("MI300", 1)]
+
+
+def test_lines_are_namespaces():
+    result = json.loads(top("--by", "namespace", "-o", "json", manifests=text(racks())).stdout)
+    pending = {"namespace": "b", "held": 0, "use": 0.0, "pending": 2, "oldestPending": "2026-01-01T00:00:00Z"}
+    holding = {"namespace": "default", "held": 1, "use": 0.1667, "pending": 0, "oldestPending": None}
+    assert result["items"] == [pending, holding]
+    ordered = rows(top("--by", "namespace", "--sort", "held", manifests=text(racks())))
+    assert [line[:4] for line in ordered[1:]] == [["default", "1", "17%", "0"], ["b", "0", "0%", "2"]]
+
+
+def test_the_screen_shows_the_notes_that_are_printed():
+    view = UsageView(TopOptions("driver", (), (), "name", "table", live=True, interval=1))
+    view.take([])
+    view.notes = ["note: pool d/p cannot be used: 1 of 2 slices"]
+    assert [line.text for line in view.lines(80)] == [NO_DEVICES, "", *view.notes]
+
+
 def test_lines_are_filtered_by_driver():
     mixed = together(text(partitioned()), gpus("n2", 3))
     (found,) = json.loads(top("--driver", "gpu.example.com", "-o", "json", manifests=mixed).stdout)["items"]
@@ -105,6 +154,9 @@ def test_lines_are_filtered_by_driver():
     [
         (["-f", "-", "--server", "http://127.0.0.1:1"], "not both"),
         (["-f", "-", "--by", "driver", "--node", "n"], "--node needs --by node"),
+        (["-f", "-", "--by", "label="], "is none of driver, pool, node, model, namespace, label=KEY"),
+        (["-f", "-", "--by", "namespace", "--driver", "d"], "--by namespace has no --driver"),
+        (["-f", "-", "--by", "namespace", "--sort", "fits"], "is sorted by name, held, pending"),
     ],
 )
 def test_wrong_usage_is_reported(arguments: list[str], message: str):
@@ -137,8 +189,8 @@ async def test_a_cluster_is_watched():
     pictures: asyncio.Queue[list[str]] = asyncio.Queue()
     gauge = Gauge()
 
-    async def show(world: Snapshot) -> None:
-        pictures.put_nowait([line.largest for line in gauge.lines(world, "driver")])
+    async def show(store: Store) -> None:
+        pictures.put_nowait([line.largest for line in gauge.lines(store.snapshot(), "driver")])
 
     async with serve(api) as url, asyncio.timeout(PATIENCE):
         connection = Connection(named=True, server=url, kubeconfig=None, context=None, insecure=False)
