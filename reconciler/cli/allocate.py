@@ -11,11 +11,13 @@ from reconciler.allocation.dra.budget import STEPS
 from reconciler.allocation.pod_devices import PodGrant
 from reconciler.allocation.policies.selection import Policies
 from reconciler.api.manifests.inferred_nodes import InferredNodes
+from reconciler.api.migrate.special_claims import is_special
 from reconciler.api.objects.claims import AllocatedDevice
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.selectors import NodeSelector, NodeSelectorRequirement
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.exits import exit_unless
+from reconciler.cli.explanation import made_by_scheduler
 from reconciler.cli.input import read_manifests, report_refused, report_warnings
 from reconciler.cli.options import FOR_PEOPLE, manifest_options, output_option, strict_option
 from reconciler.cli.output import (
@@ -245,6 +247,10 @@ def notes(report: Report) -> Iterator[str]:
         yield f"slices that no node can use, without {fields}: {_some(report.nowhere)}"
     for pool, problem in report.unusable.items():
         yield f"pool {pool} cannot be used: {problem}"
+    for granted in report.granted:
+        for plan in granted.plans:
+            if is_special(report.written[plan.claim]):
+                yield made_by_scheduler(plan.claim)
     if report.answers:
         yield from _node_notes(report.nodes)
 

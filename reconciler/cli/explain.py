@@ -30,7 +30,13 @@ from reconciler.cli.contexts import (
 from reconciler.cli.exits import Exit, NoAnswer, errors_as, exit_unless
 from reconciler.cli.explain_cluster import ask_cluster
 from reconciler.cli.explain_list import Line, Selection, of_cluster, of_manifests, print_lines, watch
-from reconciler.cli.explanation import AllocationQuestion, Situation, print_explanation, without_questions
+from reconciler.cli.explanation import (
+    AllocationQuestion,
+    Situation,
+    made_by_scheduler,
+    print_explanation,
+    without_questions,
+)
 from reconciler.cli.input import read_files, read_manifests, report_refused, report_warnings
 from reconciler.cli.options import (
     CLAIM_TYPES,
@@ -301,6 +307,7 @@ def in_manifests(
         if question.pod == key if of_pod else any(claim.key == key for claim in question.claims):
             matching.append(question)
             notes.extend(filter(None, [question.left_out()]))
+            notes.extend(made_by_scheduler(one.key) for one in question.claims if one.is_special)
 
     report = decide(bundle, rules, steps=steps, policies=policies, on_question=note)
     answers = {

@@ -18,7 +18,7 @@ from reconciler.api.plugins import serving
 from reconciler.api.versions.reading import read
 from reconciler.cli import explain_devices
 from reconciler.cli.cluster import KINDS, Connection, held_room_lines, list_objects, split_held_room
-from reconciler.cli.explanation import AllocationQuestion, Situation, without_questions
+from reconciler.cli.explanation import AllocationQuestion, Situation, made_by_scheduler, without_questions
 from reconciler.cli.world import intake_of, planners
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve, UngateAll
 from reconciler.control.intake import Intake
@@ -99,6 +99,7 @@ def on_cluster(
                 notes += filter(
                     None, [planner.left_out(planned), _ownership_note(unit, planned, intake.store)]
                 )
+                notes += [made_by_scheduler(one.key) for one in planned.claims if one.is_special]
             case Blocked(reason=reason, message=why):
                 message = message or f"{reason}: {why}"
     if questions or message:

@@ -56,6 +56,14 @@ def without_questions(
     return Situation(message="not pending: the claim is being deleted, or its pods have finished")
 
 
+def made_by_scheduler(claim: ObjectKey) -> str:
+    """A note on a special claim: nobody else can make it."""
+    return (
+        f"claim {claim} does not exist yet: kube-scheduler makes it for the extended resources of the pod, "
+        "once `run` has chosen the node and removed the gate"
+    )
+
+
 def _of_pod(pod: Pod, claims: Mapping[ObjectKey, ResourceClaim]) -> str:
     """The devices of a pod without pending claims."""
     names = dict.fromkeys(pod.claim_names().values())

@@ -9,7 +9,7 @@ import structlog
 from reconciler.aio.queue import Queue
 from reconciler.api.objects.changes import Recorded
 from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.core import WORKLOAD, Pod
+from reconciler.api.objects.core import WORKLOAD, Pod, claims_of
 from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.audit import Audit, written_by_us
@@ -86,7 +86,7 @@ class Charges:
             nominated = self._nodes.residents.nominate(key, pod)
             return _roomier(self._nodes.host(key, None), nominated)
         before, on = self._counted.get(key, (None, ""))
-        shares = self._store.supply.counts_device_shares and pod.spec.resource_claims
+        shares = self._store.supply.counts_device_shares and claims_of(pod)
         if before is pod and on == node and not shares:  # else it changes with the claims and their devices
             return HERE  # most events of a claim come from our own writes
         self._counted[key] = pod, node

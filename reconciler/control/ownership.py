@@ -48,6 +48,8 @@ class Ownership(Struct, frozen=True):
 
     def claims(self, claim: ResourceClaim) -> bool:
         """Whether a claim is ours by itself. The claims of a gated pod are ours as well."""
+        if claim.is_special:
+            return False  # kube-scheduler allocates what it makes
         return self.all_claims or claim.metadata.labels.get(MANAGED) == "true"
 
     def frees(self, claim: ResourceClaim) -> bool:

@@ -23,6 +23,7 @@ from reconciler.api.objects.semantics import GROUP_CLAIMS
 from reconciler.api.objects.value import value
 from reconciler.control.audit import lost_device, written_by_us
 from reconciler.control.ownership import Ownership, is_made_for_another
+from reconciler.control.special_claims import unserved
 from reconciler.control.units import Kind, Roster, Unit
 from reconciler.errors import Rejected
 from reconciler.ha.shard import OURS, Membership, Side
@@ -268,7 +269,9 @@ class Planner:
     def defect(self, pod: Pod) -> Blocked | None:
         """Why the claims of a pod cannot be used, regardless of devices; None if they can."""
         keys = claims_of(pod)
-        if len(keys) < len(pod.spec.resource_claims):  # else each entry has a claim of its own
+        if pod.gated and (none := unserved(pod, self._store)) is not None:
+            return Blocked(keys, none.reason, none.message)
+        if len(keys) - bool(pod.special_claim) < len(pod.spec.resource_claims):  # else each has its own
             names = pod.claim_names()
             if None in names.values():
                 missing = min(name for name, claim in names.items() if claim is None)

@@ -224,7 +224,7 @@ def _kind(
         own,
         others,
         demand(first.pod),
-        backed_resources(snapshot.classes, first.pod),
+        backed_resources(snapshot, first.pod),
         shape,
         error,
         prefers=has_preferences(first.claims, snapshot.classes),

@@ -21,7 +21,7 @@ from reconciler.allocation.placement.pod_tests import (
 from reconciler.allocation.placement.volumes import volumes
 from reconciler.api.objects.core import Pod
 from reconciler.errors import Rejected
-from reconciler.state.nodes.room import PODS
+from reconciler.state.nodes.room import MOST, PODS
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.pods.terms import KIND as NAMESPACE
 from reconciler.state.pods.terms import (
@@ -94,6 +94,16 @@ def room(question: PodQuestion) -> Iterator[Test]:
     for resource, places in question.nodes.room.short_of(wanted, waived, but=but).items():
         reason = "Too many pods" if resource == PODS else f"Insufficient {resource}"
         yield Test(ROOM, reason, ~places, by_pods=True, resource=resource)
+
+
+def device_plugins(question: PodQuestion) -> Iterator[Test]:
+    """Device plugins: beside one kube-scheduler takes the resource from it, and makes no claim (EXT-2)."""
+    nodes = question.nodes
+    for resource in question.claimed:
+        offered, _ = nodes.room.by_name((resource,), but=())
+        without = (offered[resource] == 0) | (offered[resource] == MOST)
+        remedy = "rewrite the pod with dra-reconciler migrate"
+        yield Test(ROOM, f"where a device plugin serves {resource}", without, remedy)
 
 
 def declared_features(question: PodQuestion) -> Iterator[Test]:
@@ -200,6 +210,7 @@ FILTERS: tuple[Filter, ...] = (
     node_objects,
     node_affinity,
     other_claims,
+    device_plugins,
     taints,
     declared_features,
     host_ports,

@@ -4,7 +4,7 @@
 """
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 from msgspec import Struct
@@ -31,11 +31,13 @@ from reconciler.allocation.placement.volumes import volume_supply
 from reconciler.allocation.policies.names import Weighing
 from reconciler.allocation.policies.policy import UNKNOWN_CORES, PodRoom
 from reconciler.allocation.policies.selection import Policies
-from reconciler.api.objects.claims import DeviceClass, ResourceClaim
+from reconciler.api.migrate.special_claims import served_by_classes
+from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan, Reason
 from reconciler.api.objects.selectors import NodeSelector
+from reconciler.api.objects.semantics import EXTENDED_RESOURCES
 from reconciler.errors import Rejected, Unlisted
 from reconciler.state.caches import Cache, share
 from reconciler.state.devices.fleet import Fleet
@@ -43,20 +45,11 @@ from reconciler.state.devices.snapshot import NodeSubset, Snapshot, Topology
 from reconciler.state.nodes.room import CPU, PODS, demand
 from reconciler.state.nodes.table import Nodes
 
-_IMPLICIT = "deviceclass.resource.kubernetes.io/"
 
-
-def backed_resources(classes: Mapping[str, DeviceClass], pod: Pod) -> frozenset[str]:
+def backed_resources(snapshot: Snapshot, pod: Pod) -> frozenset[str]:
     """Resources of a pod that kube-scheduler turns into claims if a node does not offer them (EXT-1)."""
-    extended = [name for name in demand(pod) if "/" in name]
-    if not extended:
-        return frozenset()
-    names = {found.spec.extended_resource_name for found in classes.values()}
-    return frozenset(
-        name
-        for name in extended
-        if name in names or (name.startswith(_IMPLICIT) and name.removeprefix(_IMPLICIT) in classes)
-    )
+    on = snapshot.rules.has(EXTENDED_RESOURCES)
+    return frozenset(served_by_classes(pod, snapshot.classes)) if on else frozenset()
 
 
 NAMED = 3
@@ -400,7 +393,8 @@ class Placement:
             held=tuple(selectors_of(held)),
             share=share,
             taken=taken,
-            waived=backed_resources(snapshot.classes, pod) | offered,
+            waived=(backed := backed_resources(snapshot, pod)) | offered,
+            claimed=tuple(sorted(backed - offered)) if pod.gated else (),
             supposed=self._supposed,
         )
 

@@ -96,6 +96,8 @@ class PodQuestion(Struct, frozen=True, eq=False):
     """Node selectors of its allocated claims"""
     waived: frozenset[str] = frozenset()
     """Resources that a node need not offer"""
+    claimed: tuple[str, ...] = ()
+    """Those of them for which kube-scheduler makes a claim where no device plugin serves them"""
     supposed: bool = True
     """Whether nodes without a Node object may be used"""
     by_resource: bool = False

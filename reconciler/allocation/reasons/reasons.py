@@ -226,6 +226,16 @@ REASONS: dict[str, Advice] = {
         "--without-volumes.",
         Section.FLEET,
     ),
+    "ExtendedResourcesOff": Advice(
+        "kube-scheduler makes no claim for the extended resources of the pod: the feature gate is off.",
+        "Enable DRAExtendedResource, or rewrite the pod: dra-reconciler migrate.",
+        Section.FLEET,
+    ),
+    "ExtendedResourcesUnsafe": Advice(
+        "kube-scheduler could choose devices for the extended resources that somebody else gives away.",
+        "Rewrite the pod: dra-reconciler migrate.",
+        Section.CLAIM,
+    ),
     "GangUnplaced": Advice(
         "No domain has nodes and devices for enough pods of the gang together.",
         "Wait, or free what the message says is short. Or lower its minimum, or require a wider topology.",

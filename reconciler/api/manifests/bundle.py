@@ -11,7 +11,8 @@ from typing import Any, BinaryIO, TypeVar, cast
 from msgspec import Struct
 
 from reconciler.api.manifests.documents import Document, InvalidDocument, Origin, documents, invalid_document
-from reconciler.api.objects.claims import POD_CLAIM, ResourceClaim, ResourceClaimTemplate
+from reconciler.api.migrate.special_claims import served_by_classes, special_claim, with_special_claim
+from reconciler.api.objects.claims import POD_CLAIM, DeviceClass, ResourceClaim, ResourceClaimTemplate
 from reconciler.api.objects.core import Namespace, Pod, PodResourceClaimStatus, is_live
 from reconciler.api.objects.gangs import PodGroup, group_claims
 from reconciler.api.objects.meta import ApiObject, ObjectKey, OwnerReference
@@ -181,11 +182,12 @@ class Claims:
         """Pod -> why a claim of it cannot be made"""
         self._templates = bundle.entries.get(ResourceClaimTemplate.__name__, {})
         self._owners: dict[ObjectKey, Pod] = {}
+        self._classes = {one.key.name: one for one in bundle.of(DeviceClass)}
         self._groups = {group.key: group for group in bundle.of(PodGroup)}
         self._owning_groups: dict[ObjectKey, PodGroup] = {}
         raws = bundle.entries.get(Pod.__name__, {})
         self.pods = tuple(
-            self._served(pod, raws[pod.key].raw) if is_live(pod) else _with_uid(pod) for pod in bundle.of(Pod)
+            self._served(pod, raws[pod.key]) if is_live(pod) else _with_uid(pod) for pod in bundle.of(Pod)
         )
         """As a server would show them, with the names of the claims that were made for them"""
 
@@ -207,9 +209,9 @@ class Claims:
             metadata = metadata.model_copy(update={"owner_references": (owner,)})
         return claim.model_copy(update={"metadata": metadata})
 
-    def _served(self, pod: Pod, raw: Mapping[str, Any]) -> Pod:
+    def _served(self, pod: Pod, source: Entry) -> Pod:
         """A pod whose claims are made, as far as they can be; without any if a server would refuse them."""
-        if problem := _invalid_claims(raw):
+        if problem := _invalid_claims(source.raw):
             self.unmade[pod.key] = problem
             spec = pod.spec.model_copy(update={"resource_claims": ()})
             return _with_uid(pod).model_copy(update={"spec": spec})
@@ -234,7 +236,22 @@ class Claims:
                 elif self._may_own(pod, key):
                     self._owners[key] = pod
         status = pod.status.model_copy(update={"resource_claim_statuses": tuple(made)})
-        return _with_uid(pod).model_copy(update={"status": status})
+        return _with_uid(self._with_special_claim(pod.model_copy(update={"status": status}), source))
+
+    def _with_special_claim(self, pod: Pod, source: Entry) -> Pod:
+        """A gated pod with the claim that kube-scheduler would make for its extended resources, if any."""
+        served = served_by_classes(pod, self._classes) if pod.gated and not pod.special_claim else {}
+        if not served:
+            return pod
+        raw = special_claim(pod, served)
+        key = ObjectKey(pod.key.namespace, raw["metadata"]["name"])
+        if key in self.entries:
+            why = f"its claim for extended resources would be {key}, which is another claim's name"
+            self.unmade.setdefault(pod.key, why)
+            return pod
+        self.entries[key] = Entry(source.origin, raw, reading.typed(raw), source.number)
+        self._owners[key] = pod
+        return with_special_claim(pod, key.name)
 
     def _group_of(self, pod: Pod, entry: str) -> PodGroup | None:
         """The PodGroup that an entry of a pod is about, if it stands for one of the group's (GANG-5)."""

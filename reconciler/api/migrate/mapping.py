@@ -79,21 +79,23 @@ def _profile(text: str, prefix: str) -> str:
     return profile if profile != text and _MIG_PROFILE.fullmatch(profile) else ""
 
 
+def class_by_resource(classes: Iterable[DeviceClass]) -> dict[str, str]:
+    """The class that names each extended resource: of several the newest, then the first by name (EXT-1)."""
+    ordered = sorted(classes, key=lambda one: one.key.name, reverse=True)
+    ordered.sort(key=lambda one: str(one.metadata.creation_timestamp or ""))
+    return {
+        one.spec.extended_resource_name: one.key.name for one in ordered if one.spec.extended_resource_name
+    }
+
+
 def mapping(
     classes: Iterable[DeviceClass], file: Mapping[str, Any] | None = None, where: str = ""
 ) -> Resources:
     """The mapping of a file, with the classes' `extendedResourceName` for what it does not name.
 
-    Of several classes with one name the newest counts, then the first by name (EXT-1). Raises Malformed for a
-    file of another shape, or with a name that templates for other devices have.
+    Raises Malformed for a file of another shape, or with a name that templates for other devices have.
     """
-    ordered = sorted(classes, key=lambda one: one.key.name, reverse=True)
-    ordered.sort(key=lambda one: str(one.metadata.creation_timestamp or ""))
-    found = {
-        one.spec.extended_resource_name: Wanted(one.key.name)
-        for one in ordered
-        if one.spec.extended_resource_name
-    }
+    found = {resource: Wanted(name) for resource, name in class_by_resource(classes).items()}
     known = {resource: Wanted(name) for resource, name in _KNOWN.items()}
     given = _read(file, where)
     others = {resource: wanted for resource, wanted in {**known, **found}.items() if resource not in given}

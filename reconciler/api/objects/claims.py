@@ -156,6 +156,10 @@ MAX_ALLOCATED_CONFIGS = 64
 """Configurations in one allocation (ST-4)"""
 
 
+SPECIAL_CLAIM = "resource.kubernetes.io/extended-resource-claim"
+"""Annotation of a claim that kube-scheduler made for the extended resources of a pod: "true" (EXT-4)"""
+
+
 class DeviceClassSpec(Model):
     """The devices of a class, and their configuration."""
 
@@ -266,6 +270,11 @@ class ResourceClaim(ApiObject):
     @property
     def deleting(self) -> bool:
         return self.metadata.deletion_timestamp is not None
+
+    @property
+    def is_special(self) -> bool:
+        """Whether kube-scheduler made it for extended resources, or would."""
+        return SPECIAL_CLAIM in self.metadata.annotations
 
 
 class TemplateMetadata(Model):

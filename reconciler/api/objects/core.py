@@ -223,6 +223,12 @@ class PodResourceClaimStatus(Model):
     resource_claim_name: Str | None = None
 
 
+class ExtendedResourceClaimStatus(Model):
+    """The claim that kube-scheduler made for the extended resources of a pod (EXT-4)."""
+
+    resource_claim_name: Str = ""
+
+
 class ContainerStatus(Model):
     """The resources of a container now. After a resize they may still exceed its spec."""
 
@@ -263,6 +269,7 @@ class PodStatus(Model):
     nominated_node_name: Str = ""
     """Where kube-scheduler makes room for the pod, or an autoscaler expects it"""
     resource_claim_statuses: Tuple[PodResourceClaimStatus] = ()
+    extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
     container_statuses: Tuple[ContainerStatus] = ()
     init_container_statuses: Tuple[ContainerStatus] = ()
     resources: ResourceRequirements | None = None
@@ -285,9 +292,19 @@ class Pod(ApiObject):
 
     @cached_property
     def claim_keys(self) -> tuple[ObjectKey, ...]:
-        """The claims that the pod names, in its order. Cached: they are read dozens of times for each pod."""
-        names = (name for name in self.claim_names().values() if name is not None)
+        """The claims that the pod names, in its order, then that for its extended resources. Cached: they are
+        read dozens of times for each pod.
+        """
+        names = [name for name in self.claim_names().values() if name is not None]
+        if self.special_claim:
+            names.append(self.special_claim)
         return tuple(dict.fromkeys(ObjectKey(self.key.namespace, name) for name in names))
+
+    @property
+    def special_claim(self) -> str:
+        """The claim that kube-scheduler made for its extended resources; else empty (EXT-4)."""
+        made = self.status.extended_resource_claim_status
+        return made.resource_claim_name if made is not None else ""
 
     @property
     def finished(self) -> bool:
@@ -338,6 +355,7 @@ def is_report(before: Pod, now: Pod) -> bool:
         and not now.gated
         and (now.spec is before.spec or now.spec == before.spec)
         and now.status.resource_claim_statuses == before.status.resource_claim_statuses
+        and now.special_claim == before.special_claim
         and is_live(now)
         and is_live(before)
         and is_same_version_aside(before.metadata, now.metadata)
@@ -351,7 +369,7 @@ def controller_of(pod: Pod) -> OwnerReference | None:
 
 def claims_of(pod: Pod) -> tuple[ObjectKey, ...]:
     """The claims a pod names, in its order; one that is named twice is one claim."""
-    return pod.claim_keys if pod.spec.resource_claims else ()
+    return pod.claim_keys if pod.spec.resource_claims or pod.special_claim else ()
 
 
 class PodDisruptionBudgetSpec(Model):

@@ -36,6 +36,7 @@ HARMLESS: Mapping[type, str] = {
         "allocatedResourcesStatus containerID image imageID lastState ready restartCount started state "
         "stopSignal user volumeMounts"
     ),
+    core.ExtendedResourceClaimStatus: "requestMappings",
     core.Namespace: "spec status",
     core.NodeSpec: "configSource externalID podCIDR podCIDRs podPreemptionPolicy providerID",
     core.NodeStatus: (
@@ -108,9 +109,6 @@ UNUSED: Mapping[type, Mapping[str, str]] = {
         "nodeAllocatableResourceMappings": "1.36, off; another shape of `nodeAllocatableResources`",
     },
     core.PodSpec: {"workloadRef": "1.35, off: a gang, before there were PodGroups"},
-    core.PodStatus: {
-        "extendedResourceClaimStatus": "1.34: the claim that kube-scheduler made for extended resources",
-    },
     core.NodeAllocatableClaimStatus: {"resources": "1.36, off; another shape of `mapping`"},
     core.PodDisruptionBudgetSpec: {"unhealthyPodEvictionPolicy": "1.26: counts as `IfHealthyBudget`"},
     gangs.PodGroupSpec: {"parentCompositePodGroupName": "1.37, off: the group of groups that it is in"},

@@ -15,15 +15,14 @@ from reconciler.analysis.fitting.question import Seat, SetFit, question_in
 from reconciler.analysis.world import world_of
 from reconciler.api.manifests.bundle import bundle
 from reconciler.api.manifests.documents import Document, Origin, of_text
-from reconciler.api.objects.claims import DeviceClass
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.plan import Reason, Unsatisfied
-from reconciler.api.objects.semantics import Semantics
+from reconciler.api.objects.semantics import ALL_GATES, EXTENDED_RESOURCES, Semantics
 from reconciler.api.versions.reading import read
 from reconciler.cli import main
 from reconciler.control.offline import Report, decide
 from tests.tools.allocation_world import without
-from tests.tools.builders import device_class, typed
+from tests.tools.builders import device_class, snapshot
 from tests.tools.checkout import SHARED, needs
 from tests.tools.device_room_twin import RESOURCES, Object, by_node, device_of, taken, world
 from tests.tools.examples import examples
@@ -313,12 +312,11 @@ def test_pods_that_are_only_asked_about_count_with_their_devices(gate: bool, fit
 PREFIX = "deviceclass.resource.kubernetes.io/"
 
 
-def classes() -> dict[str, DeviceClass]:
+def classes() -> list[Object]:
     """A class that names the resource it backs, and one that does not."""
     naming = device_class("gpu")
     naming["spec"]["extendedResourceName"] = "example.com/gpu"
-    found = [typed(naming), typed(device_class("plain"))]
-    return {one.key.name: one for one in found if isinstance(one, DeviceClass)}
+    return [naming, device_class("plain")]
 
 
 def requesting(*resources: str) -> Pod:
@@ -338,4 +336,6 @@ def requesting(*resources: str) -> Pod:
 def test_a_class_backs_the_resource_it_names_and_the_one_named_after_it():
     """EXT-1."""
     pod = requesting("cpu", "example.com/gpu", f"{PREFIX}plain", f"{PREFIX}absent", "example.com/other")
-    assert backed_resources(classes(), pod) == {"example.com/gpu", f"{PREFIX}plain"}
+    assert backed_resources(snapshot(*classes()), pod) == {"example.com/gpu", f"{PREFIX}plain"}
+    off = Semantics(gates=ALL_GATES - {EXTENDED_RESOURCES})
+    assert backed_resources(snapshot(*classes(), rules=off), pod) == frozenset()

@@ -11,7 +11,7 @@ from reconciler.allocation.gangs import deciding as gang_refusals
 from reconciler.allocation.reasons.reasons import OTHER, REASONS, UNKNOWN, bounded, remedy
 from reconciler.analysis.explain.report import reasons_page
 from reconciler.api.objects.plan import Reason
-from reconciler.control import planner, settler
+from reconciler.control import planner, settler, special_claims
 from reconciler.operations.events.unmanaged import NOT_MANAGED
 from reconciler.plugins.koordinator import handler, refusals
 from reconciler.plugins.koordinator.reasons import IN_A_GANG
@@ -58,6 +58,7 @@ def test_every_reason_that_can_be_told_is_in_the_table():
         NOT_READABLE,
         settler.NOT_BOUND,
         settler.UNUSABLE,
+        *(special_claims.OFF, special_claims.UNSAFE),
         *(
             groups.INCOMPLETE,
             IN_A_GANG,

@@ -1,0 +1,80 @@
+"""Gated pods that ask for extended resources of classes."""
+
+from typing import Any
+
+import pytest
+
+from reconciler.api.manifests.bundle import Bundle, bundle
+from reconciler.api.manifests.documents import Document, Origin
+from reconciler.api.objects.core import GATE
+from reconciler.api.objects.plan import Granted
+from reconciler.api.objects.semantics import ALL_GATES, EXTENDED_RESOURCES, Semantics
+from reconciler.control.offline import Report, decide
+from tests.tools.builders import Object, device_class, gpu_slice, node
+
+GPU = "example.com/gpu"
+
+
+def gpu_class() -> Object:
+    made = device_class("gpu")
+    made["spec"]["extendedResourceName"] = GPU
+    return made
+
+
+def gated(name: str, resource: str = GPU, count: int = 2, **metadata: Any) -> Object:
+    container = {"name": "c", "image": "i", "resources": {"limits": {resource: str(count)}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", **metadata},
+        "spec": {"schedulingGates": [{"name": GATE}], "containers": [container]},
+    }
+
+
+def with_plugin(name: str, amount: str) -> Object:
+    return {**node(name), "status": {"allocatable": {"pods": "9", GPU: amount}}}
+
+
+def read(*objects: Object) -> Bundle:
+    return bundle(Document(Origin("test", number), raw) for number, raw in enumerate(objects))
+
+
+def decided(*objects: Object, rules: Semantics | None = None) -> Report:
+    return decide(read(*objects), rules or Semantics())
+
+
+@pytest.mark.parametrize("resource", [GPU, "deviceclass.resource.kubernetes.io/gpu"])
+def test_a_gated_pod_gets_node_and_devices_for_the_claim_that_will_be_made(resource: str):
+    report = decided(gpu_class(), gpu_slice("n1", 3), node("n1"), gated("p", resource), gated("q", resource))
+    first, second = report.answers
+    assert isinstance(first.outcome, Granted)
+    assert first.outcome.node == "n1"
+    assert [str(plan.claim) for plan in first.outcome.plans] == ["default/p-extended-resources"]
+    assert [result.request for result in first.outcome.plans[0].allocation.devices.results] == [
+        "container-0-request-0"
+    ] * 2
+    assert second.reason == "DevicesInUse"
+
+
+def test_a_node_with_a_device_plugin_is_left_out():
+    """EXT-2. One that lists none of the resource has none."""
+    some = gpu_class(), gpu_slice("n1"), gpu_slice("n2")
+    report = decided(*some, with_plugin("n1", "8"), with_plugin("n2", "0"), gated("p"))
+    assert [granted.node for granted in report.granted] == ["n2"]
+    report = decided(*some, with_plugin("n1", "8"), with_plugin("n2", "8"), gated("p"))
+    assert f"0 of 2 nodes suit the pod: 2 where a device plugin serves {GPU}" in report.answers[0].message
+    assert "dra-reconciler migrate" in report.answers[0].message
+
+
+def test_without_the_gate_nobody_makes_the_claim():
+    rules = Semantics(gates=ALL_GATES - {EXTENDED_RESOURCES})
+    report = decided(gpu_class(), gpu_slice("n1"), node("n1"), gated("p"), rules=rules)
+    assert report.answers[0].reason == "ExtendedResourcesOff"
+    assert EXTENDED_RESOURCES in report.answers[0].message
+
+
+def test_pods_of_gangs_are_refused():
+    of_gang = {"dra-reconciler.io/gang": "g", "dra-reconciler.io/gang-size": "1"}
+    report = decided(gpu_class(), gpu_slice("n1"), node("n1"), gated("p", annotations=of_gang))
+    assert report.answers[0].reason == "ExtendedResourcesUnsafe"
+    assert "dra-reconciler migrate" in report.answers[0].message
