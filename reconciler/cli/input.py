@@ -23,7 +23,7 @@ from reconciler.api.manifests.documents import (
 from reconciler.api.manifests.inferred_nodes import infer_nodes
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Namespace, Node, Pod
-from reconciler.api.objects.gangs import CoschedulingPodGroup, PodGroup
+from reconciler.api.objects.gangs import GROUPS
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.similar_names import closest
 from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
@@ -190,7 +190,7 @@ def read_valid(raws: Iterable[dict[str, Any]]) -> Iterator[ApiObject]:
 
 def supply_of(bundle: Bundle) -> list[ApiObject]:
     """The objects of manifests but for nodes, claims and pods, in the order in which a store needs them."""
-    kinds = (PodGroup, CoschedulingPodGroup, Namespace, DeviceClass, DeviceTaintRule, ResourceSlice)
+    kinds = (*GROUPS, Namespace, DeviceClass, DeviceTaintRule, ResourceSlice)
     return [*storage_of(bundle), *(one for kind in kinds for one in bundle.of(kind))]
 
 

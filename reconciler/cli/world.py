@@ -181,7 +181,7 @@ class Asking:
         return Waiting(None, f"the {unit.kind} is finished or being deleted")
 
 
-_ON_DEMAND = ("Namespace", "PodGroup", "CoschedulingPodGroup", *STORAGE)
+_ON_DEMAND = ("Namespace", "PodGroup", "CompositePodGroup", "CoschedulingPodGroup", *STORAGE)
 """Listed if a pod needs them; the store receives them first"""
 
 

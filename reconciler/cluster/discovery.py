@@ -134,16 +134,25 @@ async def missing_gates(client: Client, served: Served) -> frozenset[str]:
         return frozenset()
     release = re.match(r"[0-9]+", str(version.get("minor", "")))  # some vendors write 34+
     minor = int(release[0]) if release is not None else NEWEST_MINOR
+    kinds = {gate.shown_by for gate in GATES.values() if gate.shown_by}
+    shown = {kind for kind in sorted(kinds) if kind in served or await _shows(client, kind)}
     return frozenset(
-        name for name, gate in GATES.items() if not gate.is_preview and _is_off(gate, served, minor)
+        name for name, gate in GATES.items() if not gate.is_preview and _is_off(gate, shown, minor)
     )
 
 
-def _is_off(gate: FeatureGate, served: Served, minor: int) -> bool:
+async def _shows(client: Client, name: str) -> bool:
+    """Whether the server has a kind in a version that is used. Those of RESOURCE were looked for before."""
+    kind = KINDS[name]
+    found = await _served_versions(client, kind.group) if kind.group != RESOURCE else ()
+    return any([await serves(client, resource_of(name, one)) for one in kind.versions if one in found])
+
+
+def _is_off(gate: FeatureGate, shown: Collection[str], minor: int) -> bool:
     if gate.needs_no_server:
         return False
     if gate.shown_by:
-        return gate.shown_by not in served
+        return gate.shown_by not in shown
     return gate.on_since is None or minor < gate.on_since
 
 

@@ -101,7 +101,7 @@ BUDGET = resource_of("PodDisruptionBudget")
 STORAGE = tuple(map(resource_of, storage.STORAGE))
 """Kinds that decide where pods with volumes can run"""
 
-ON_DEMAND = ("Namespace", "PodGroup", "CoschedulingPodGroup", *storage.STORAGE)
+ON_DEMAND = ("Namespace", "PodGroup", "CompositePodGroup", "CoschedulingPodGroup", *storage.STORAGE)
 """Kinds that are listed and watched only from the moment when a pod needs them"""
 
 

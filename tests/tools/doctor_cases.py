@@ -46,8 +46,10 @@ from tests.tools.doctor_manifests import (
     using,
     yaml_of,
 )
-from tests.tools.gangs import pod_group
+from tests.tools.gangs import child_of, composite_group, pod_group
 from tests.tools.small_fleet import pod
+
+IN_TREE = "spec.parentCompositePodGroupName"
 
 CASES = [
     Case("unreadable", "broken YAML", "a: [", ("",), "expected"),
@@ -277,6 +279,38 @@ CASES = [
         yaml_of(job({"name": "a", "resourceClaimTemplateName": "t"})),
         ("spec.template.spec.resourceClaims[0].resourceClaimTemplateName",),
         "ResourceClaimTemplate default/t",
+    ),
+    *(
+        Case("group-tree", name, yaml_of(*groups), (field,), says)
+        for name, groups, field, says in (
+            (
+                "a slip",
+                [
+                    composite_group("tree", 1),
+                    child_of("tree", pod_group("a")),
+                    child_of("tre", pod_group("b")),
+                ],
+                IN_TREE,
+                "did you mean tree?",
+            ),
+            ("a cycle", [child_of("a", composite_group("a", 1))], IN_TREE, "cycle: a"),
+            (
+                "five levels",
+                [
+                    composite_group("1", 1),
+                    *(child_of(str(n), composite_group(str(n + 1), 1)) for n in range(1, 4)),
+                    child_of("4", pod_group("a")),
+                ],
+                IN_TREE,
+                "has 4 groups above it",
+            ),
+            (
+                "too few groups",
+                [composite_group("tree", 2), child_of("tree", pod_group("a"))],
+                "spec.schedulingPolicy.gang.minGroupCount",
+                "1 of the input",
+            ),
+        )
     ),
     Case("koordinator-shape", "no spec", yaml_of(koordinator("{}", spec={})), ("spec",)),
     Case(

@@ -38,6 +38,7 @@ from tests.tools.doctor_manifests import (
     using,
     yaml_of,
 )
+from tests.tools.gangs import child_of, composite_group, pod_group
 
 SOUND = yaml_of(counters(), part("s", *HALVES, count=2), GPU, claim("c", held=("a",)), node("n"))
 
@@ -45,6 +46,13 @@ QUIET = [
     *(
         Case(check, "a sound pod", yaml_of(claim("c"), using(from_claim("a", "c"), name="a", request="r")))
         for check in ("claim-entry", "missing-claim")
+    ),
+    Case(
+        "group-tree",
+        "a tree",
+        yaml_of(
+            composite_group("tree", 2), child_of("tree", pod_group("a")), child_of("tree", pod_group("b"))
+        ),
     ),
     Case("duplicate-minor", "minors of two types", yaml_of(machine(gpu(0), gpu(0, type="rdma")))),
     Case(

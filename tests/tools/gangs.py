@@ -41,6 +41,28 @@ def pod_group(name: str = "g", least: int | None = 2, *, topology: str = "", cla
     }
 
 
+def child_of(parent: str, group: Object) -> Object:
+    """A group that is in a group of groups."""
+    reference = {"workloadName": "w", "templateName": "t"}
+    return {
+        **group,
+        "spec": {**group["spec"], "parentCompositePodGroupName": parent, "workloadRef": reference},
+    }
+
+
+def composite_group(name: str = "tree", least: int | None = 2, *, topology: str = "") -> Object:
+    """A group of groups; without a minimum, one of them is enough."""
+    made = pod_group(name, topology=topology)
+    policy: Object = {"basic": {}} if least is None else {"gang": {"minGroupCount": least}}
+    spec = {"schedulingPolicy": policy, "workloadRef": {"workloadName": "w", "templateName": "t"}}
+    return {
+        **made,
+        "apiVersion": "scheduling.k8s.io/v1alpha3",
+        "kind": "CompositePodGroup",
+        "spec": {**made["spec"], **spec},
+    }
+
+
 def coscheduling_group(name: str = "g", least: int = 2) -> Object:
     return {
         "apiVersion": "scheduling.x-k8s.io/v1alpha1",

@@ -145,7 +145,7 @@ def _priority(pod: Pod, world: RoomWorld) -> int:
 
 def _is_whole(world: RoomWorld) -> bool:
     group = _group(world)
-    return group is not None and group.leaves_whole
+    return group is not None and group.spec.leaves_whole
 
 
 def _leaves_group(gone: tuple[Pod, ...], pods: list[Pod], world: RoomWorld) -> bool:

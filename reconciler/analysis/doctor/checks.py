@@ -91,6 +91,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     manifests.claim_sources,
     pods.claim_entries,
     pods.missing_claims,
+    pods.group_trees,
     limits.api_rules,
     limits.limits,
     slices.incomplete,

@@ -127,6 +127,11 @@ MISSING_CLAIM: Final = Rule(
     "Create it, or fix its name. Ignore this if the cluster has it.",
 )  # fmt: skip
 
+GROUP_TREE: Final = Rule(
+    "group-tree", _W, "A tree of CompositePodGroups cannot be used: a parent or groups are missing, say.",
+    "Correct the parents or minGroupCount, or add the missing groups; pods of the tree are pending.",
+)  # fmt: skip
+
 POOL_INCOMPLETE: Final = Rule(
     "pool-incomplete", _E, "The newest generation of a pool does not have resourceSliceCount slices.",
     "Publish the missing slices, or fix resourceSliceCount; until then no device of the pool is allocated.",
@@ -280,7 +285,7 @@ EXTENSION_CONFLICT: Final = Rule(
 RULES: Final = (
     UNREADABLE, PUT_RIGHT, OLD_VERSION, DUPLICATE_OBJECT, API_RULES, FIRST_REVISION,
     UNKNOWN_FIELD, UNUSED_FIELD, UNKNOWN_KIND,
-    UNRENDERED, CLAIM_SOURCE, CLAIM_ENTRY, MISSING_CLAIM,
+    UNRENDERED, CLAIM_SOURCE, CLAIM_ENTRY, MISSING_CLAIM, GROUP_TREE,
     POOL_INCOMPLETE, POOL_OBSOLETE, POOL_DISAGREES, DUPLICATE_DEVICE, DEVICE_ON_TWO_NODES,
     DUPLICATE_COUNTER_SET, DANGLING_COUNTER_SET, DANGLING_COUNTER, NEGATIVE_DRAW, POOL_INVALID,
     DEVICE_NEVER_FITS, UNUSED_COUNTER, COUNTERS_OVERCOMMITTED, LARGER_FIRST,

@@ -7,12 +7,16 @@ from reconciler.analysis.doctor import findings
 from reconciler.analysis.doctor.findings import DoctorInput, Finding, suggestion
 from reconciler.analysis.doctor.manifests import nested
 from reconciler.api.manifests.documents import Origin
+from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ResourceClaim, ResourceClaimTemplate
+from reconciler.api.objects.gangs import MAX_DEPTH, CompositePodGroup, GangKey, GangSource, PodGroup
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.semantics import COMPOSITE_GROUPS
 from reconciler.api.objects.validating import subject_of
 from reconciler.api.validation.fields import Field, WrongType
 from reconciler.api.validation.pods import CONTAINERS, check_claims
 from reconciler.api.versions.shapes import mapping, mappings
+from reconciler.state.pods.groups import PodGroups
 
 _SOURCES = {"resourceClaimName": "ResourceClaim", "resourceClaimTemplateName": "ResourceClaimTemplate"}
 """Field of an entry -> the kind that it names"""
@@ -55,6 +59,43 @@ def missing_claims(data: DoctorInput) -> Iterator[Finding]:
                     what = f"{kind} {key} is not in the input{suggestion(name, others)}"
                     field = f"{one.path}.resourceClaims[{number}].{source}"
                     yield findings.MISSING_CLAIM.finding_at(one.origin, one.subject, field, what)
+
+
+def group_trees(data: DoctorInput) -> Iterator[Finding]:
+    """Groups whose parents are missing, form a cycle or are too many; groups of too few groups."""
+    groups = PodGroups()
+    found = [one for one in data.entries if isinstance(one.object, PodGroup | CompositePodGroup)]
+    for entry in found:
+        groups.note(Changed(type(entry.object).__name__, entry.object))
+    for entry in found:
+        group = entry.object
+        is_composite = isinstance(group, CompositePodGroup)
+        source = GangSource.COMPOSITE if is_composite else GangSource.POD_GROUP
+        gang = GangKey(group.key.namespace, source, group.key.name)
+        for what in _tree_problems(gang, groups, gate=data.snapshot.rules.has(COMPOSITE_GROUPS)):
+            yield findings.GROUP_TREE.finding(entry, "spec.parentCompositePodGroupName", what)
+        inside = len(groups.inside(gang))
+        if isinstance(group, CompositePodGroup) and group.least > inside:
+            where = "spec.schedulingPolicy.gang.minGroupCount" if inside or group.least > 1 else "spec"
+            what = f"{group.least} groups must run together; {inside} of the input name it as their parent"
+            yield findings.GROUP_TREE.finding(entry, where, what)
+
+
+def _tree_problems(gang: GangKey, groups: PodGroups, *, gate: bool) -> Iterator[str]:
+    parent = groups.parent(gang)
+    if parent is None:
+        return
+    if not gate:
+        yield f"needs the feature gate {COMPOSITE_GROUPS}, which is off"
+    if groups.get(parent) is None:
+        names = [one.name for one in groups.known(GangSource.COMPOSITE)]
+        hint = suggestion(parent.name, names)
+        yield f"CompositePodGroup {parent.namespace}/{parent.name} is not in the input{hint}"
+    above = groups.above(gang)
+    if gang in above:
+        yield f"the parents form a cycle: {', '.join(one.name for one in above)}"
+    elif len(above) == MAX_DEPTH:  # further down, it is the same mistake
+        yield f"has {len(above)} groups above it; a tree may have {MAX_DEPTH} levels"
 
 
 def _requests(data: DoctorInput) -> Requests:

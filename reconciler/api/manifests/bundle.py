@@ -26,7 +26,7 @@ from reconciler.api.versions.mistakes import fix_mistakes
 from reconciler.errors import Malformed
 
 NAMESPACED = (
-    *("ResourceClaim", "ResourceClaimTemplate", "Pod", "PodGroup", "Workload"),
+    *("ResourceClaim", "ResourceClaimTemplate", "Pod", "PodGroup", "CompositePodGroup", "Workload"),
     *("PersistentVolumeClaim", "CSIStorageCapacity", "PodDisruptionBudget"),
 )
 T = TypeVar("T", bound=ApiObject)

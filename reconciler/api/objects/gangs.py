@@ -1,12 +1,13 @@
 """Gangs: groups of pods of which enough run together, or none. How pods and PodGroups declare them.
 
 Three sources: a PodGroup of Kubernetes, a PodGroup of the coscheduling plugin, or annotations of ours on
-the pods. Source: GANG-1 to GANG-5.
+the pods. PodGroups of Kubernetes may form a tree. Source: GANG-1 to GANG-5, TREE-1.
 
 The annotation of a member's node is written before any gate of the gang is removed, on its claims and on
 the pod itself, so that a successor can finish what was begun, or give it back (GANG-23).
 """
 
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
@@ -35,6 +36,8 @@ class GangSource(StrEnum):
 
     POD_GROUP = "podgroup"
     """scheduling.k8s.io"""
+    COMPOSITE = "compositepodgroup"
+    """A group of groups of scheduling.k8s.io. Only the root of a tree is a gang"""
     COSCHEDULING = "coscheduling"
     """scheduling.x-k8s.io"""
     ANNOTATION = "annotation"
@@ -62,9 +65,45 @@ class GangRules(Struct, frozen=True):
     """What a gang needs."""
 
     least: int
-    """Pods that must run together, at least 1"""
+    """Pods that must run together, at least 1; of a group of groups, the groups"""
     tiers: tuple[Tier, ...] = ()
     """The tightest first"""
+    name: str = ""
+    """In a tree: the name of the group"""
+    groups: tuple["GangRules", ...] = ()
+    """The groups in a group of groups"""
+
+    def walk(self) -> Iterator["GangRules"]:
+        """The group and all that is in it, from the top."""
+        yield self
+        for group in self.groups:
+            yield from group.walk()
+
+    @property
+    def least_pods(self) -> int:
+        """Pods that must run together at least."""
+        if not self.groups:
+            return self.least
+        return sum(sorted(group.least_pods for group in self.groups)[: self.least])
+
+    def group_of(self, pod: Pod) -> str:
+        """The name of the group in the tree that a pod of the gang is in; empty if there is no tree."""
+        gang = gang_of(pod) if self.groups else None
+        return gang.name if gang is not None else ""
+
+    def is_met(self, pods: Mapping[str, int]) -> bool:
+        """Whether so many pods of each group suffice."""
+        if not self.groups:
+            return pods.get(self.name, 0) >= self.least
+        return sum(group.is_met(pods) for group in self.groups) >= self.least
+
+    def met(self, pods: Mapping[str, int]) -> Iterator[str]:
+        """The groups of pods that may run: they have enough, and so have all groups that they are in."""
+        if self.is_met(pods):
+            if not self.groups:
+                yield self.name
+            for group in self.groups:
+                yield from group.met(pods)
 
 
 class GangPolicy(Model):
@@ -98,16 +137,35 @@ class DisruptionMode(Model):
     all: dict[str, Any] | None = None
 
 
-class PodGroupSpec(Model):
-    """The fields of a PodGroup that an answer depends on."""
+class _GroupSpec(Model):
+    """What groups of pods and groups of groups have in common."""
 
-    scheduling_policy: SchedulingPolicy = Field(default_factory=SchedulingPolicy)
+    parent_composite_pod_group_name: Str | None = None
+    """The group of groups that it is in"""
     scheduling_constraints: SchedulingConstraints | None = None
-    resource_claims: Tuple[PodResourceClaim] = ()
     disruption_mode: DisruptionMode | None = None
     priority: Int | None = None
     """Counts instead of that of its pods, which Kubernetes wants to be equal"""
     preemption_policy: Str | None = None
+
+    @property
+    def leaves_whole(self) -> bool:
+        """Whether what is in it is disrupted only together."""
+        return self.disruption_mode is not None and self.disruption_mode.all is not None
+
+    @property
+    def tiers(self) -> tuple[Tier, ...]:
+        """Of which labels all nodes share the value."""
+        constraints = self.scheduling_constraints
+        topology = constraints.topology if constraints is not None else ()
+        return tuple(Tier(tier.key, required=True) for tier in topology)
+
+
+class PodGroupSpec(_GroupSpec):
+    """The fields of a PodGroup that an answer depends on."""
+
+    scheduling_policy: SchedulingPolicy = Field(default_factory=SchedulingPolicy)
+    resource_claims: Tuple[PodResourceClaim] = ()
 
 
 class PodGroupStatus(Model):
@@ -124,20 +182,45 @@ class PodGroup(ApiObject):
     status: PodGroupStatus = Field(default_factory=PodGroupStatus)
 
     @property
-    def leaves_whole(self) -> bool:
-        """Whether its pods are disrupted only together."""
-        mode = self.spec.disruption_mode
-        return mode is not None and mode.all is not None
-
-    @property
     def rules(self) -> GangRules | None:
         """What the gang needs; None if the group is no gang."""
         gang = self.spec.scheduling_policy.gang
-        if gang is None:
-            return None
-        constraints = self.spec.scheduling_constraints
-        tiers = constraints.topology if constraints is not None else ()
-        return GangRules(gang.min_count, tuple(Tier(tier.key, required=True) for tier in tiers))
+        return GangRules(gang.min_count, self.spec.tiers) if gang is not None else None
+
+
+MAX_DEPTH = 4
+"""Levels of groups in a tree, the PodGroups among them"""
+
+
+class CompositeGangPolicy(Model):
+    """All or nothing for so many groups."""
+
+    min_group_count: Int
+
+
+class CompositeSchedulingPolicy(Model):
+    """How the groups in a CompositePodGroup are scheduled. Without `gang`, one of them is enough."""
+
+    gang: CompositeGangPolicy | None = None
+
+
+class CompositePodGroupSpec(_GroupSpec):
+    """The fields of a CompositePodGroup that an answer depends on."""
+
+    scheduling_policy: CompositeSchedulingPolicy = Field(default_factory=CompositeSchedulingPolicy)
+
+
+class CompositePodGroup(ApiObject):
+    """A group of groups, scheduling.k8s.io."""
+
+    kind: Literal["CompositePodGroup"] = "CompositePodGroup"
+    spec: CompositePodGroupSpec = Field(default_factory=CompositePodGroupSpec)
+
+    @property
+    def least(self) -> int:
+        """How many of its groups must run together."""
+        gang = self.spec.scheduling_policy.gang
+        return gang.min_group_count if gang is not None else 1
 
 
 class SchedulingWorkload(ApiObject):
@@ -163,6 +246,14 @@ class CoschedulingPodGroup(ApiObject):
     def rules(self) -> GangRules:
         """What the gang needs."""
         return GangRules(max(self.spec.min_member, 1))
+
+
+GROUPS: tuple[type[PodGroup | CompositePodGroup | CoschedulingPodGroup], ...] = (
+    PodGroup,
+    CompositePodGroup,
+    CoschedulingPodGroup,
+)
+"""The kinds of groups. A group of groups comes after the groups of pods: only these say that it matters"""
 
 
 def gang_of(pod: Pod) -> GangKey | None:

@@ -49,6 +49,7 @@ GATES: dict[str, FeatureGate] = {
     ADMIN_ACCESS: FeatureGate(34),
     BINDING_CONDITIONS: FeatureGate(36),
     COMPATIBILITY_GROUPS: FeatureGate(needs_no_server=True),
+    COMPOSITE_GROUPS: FeatureGate(shown_by="CompositePodGroup"),
     CONSUMABLE_CAPACITY: FeatureGate(36),
     DERIVED_ATTRIBUTES: FeatureGate(),
     DEVICE_STATUS: FeatureGate(33),

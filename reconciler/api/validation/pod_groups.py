@@ -29,8 +29,27 @@ def check_pod_group(review: Review) -> list[Cause]:
             entry["name"].unique(names)
         return root.causes
     _check_group(root["spec"])
+    if root["spec"]["parentCompositePodGroupName"].present and not root["spec"]["workloadRef"].present:
+        root["spec"]["workloadRef"].required()
     if review.old is not None:
         _check_changes(root["spec"], review.old.get("spec") or {})
+    return root.causes
+
+
+def check_composite_group(review: Review) -> list[Cause]:
+    """Check a CompositePodGroup. Nothing of its spec may change, and its status is not checked."""
+    root = Field(review.new)
+    if review.subresource == "status":
+        return root.causes
+    spec = root["spec"]
+    _check_policy(spec, "minGroupCount")
+    _check_shared(spec)
+    if not spec["workloadRef"].present:
+        spec["workloadRef"].required()
+    old = review.old.get("spec") or {} if review.old is not None else spec.object()
+    for key in sorted({*spec.object(), *old}):
+        if not same(spec[key].value, old.get(key)):
+            spec[key].invalid(_IMMUTABLE)
     return root.causes
 
 

@@ -193,7 +193,14 @@ POD_GROUP: Final = _kind(
     validate=pod_groups.check_pod_group,
     conversions={V1ALPHA2: Conversion(shapes.to_current, shapes.to_v1alpha2)},
 )  # fmt: skip
-"""Served on real servers with the feature gate GenericWorkload, as is the next."""
+"""Served on real servers with the feature gate GenericWorkload, as are Workloads."""
+COMPOSITE_GROUP: Final = _kind(
+    "CompositePodGroup",
+    description="Groups of pods, or of such groups, that are scheduled together.",
+    has_status=True, counts_generations=True, strategic=_CONDITIONED, columns=columns.NAMED,
+    validate=pod_groups.check_composite_group,
+)  # fmt: skip
+"""Served on real servers with the feature gate CompositePodGroup"""
 WORKLOAD: Final = _kind(
     "SchedulingWorkload",
     description="Templates of the PodGroups of a workload, as its controller makes them.",
@@ -261,8 +268,8 @@ VOLUME_ATTACHMENT: Final = _kind(
 
 BUILTIN: Final = (
     NAMESPACE, NODE, POD, SERVICE, CONFIG_MAP, EVENT_KIND, LEASE,
-    CLAIM, TEMPLATE, DEVICE_CLASS, SLICE, TAINT_RULE, COSCHEDULING_GROUP, POD_GROUP, WORKLOAD,
-    BUDGET, POD_TEMPLATE,
+    CLAIM, TEMPLATE, DEVICE_CLASS, SLICE, TAINT_RULE, COSCHEDULING_GROUP, POD_GROUP, COMPOSITE_GROUP,
+    WORKLOAD, BUDGET, POD_TEMPLATE,
     PERSISTENT_VOLUME, VOLUME_CLAIM, STORAGE_CLASS, CSI_NODE, CSI_DRIVER, STORAGE_CAPACITY, VOLUME_ATTACHMENT,
 )  # fmt: skip
 

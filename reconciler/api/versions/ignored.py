@@ -61,6 +61,9 @@ HARMLESS: Mapping[type, str] = {
     core.RestartRule: "exitCodes",
     core.Taint: "timeAdded",
     core.Toleration: "tolerationSeconds",
+    gangs.CompositePodGroup: "status",
+    gangs.CompositePodGroupSpec: "priorityClassName workloadRef",
+    gangs.CompositeSchedulingPolicy: "basic",
     gangs.CoschedulingPodGroup: "status",
     gangs.CoschedulingPodGroupSpec: "minResources scheduleTimeoutSeconds",
     gangs.PodGroupSpec: "priorityClassName workloadRef",  # admission turns the former into a priority
@@ -111,7 +114,6 @@ UNUSED: Mapping[type, Mapping[str, str]] = {
     core.PodSpec: {"workloadRef": "1.35, off: a gang, before there were PodGroups"},
     core.NodeAllocatableClaimStatus: {"resources": "1.36, off; another shape of `mapping`"},
     core.PodDisruptionBudgetSpec: {"unhealthyPodEvictionPolicy": "1.26: counts as `IfHealthyBudget`"},
-    gangs.PodGroupSpec: {"parentCompositePodGroupName": "1.37, off: the group of groups that it is in"},
     storage.CSIDriverSpec: {"preventPodSchedulingIfMissing": "1.36"},
 }
 """Field -> since when, and what is known about it. docs/versions.md shows them."""

@@ -11,7 +11,12 @@ from typing import NamedTuple
 from reconciler.api.objects import storage
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from reconciler.api.objects.core import ConfigMap, Namespace, Node, Pod, PodDisruptionBudget
-from reconciler.api.objects.gangs import CoschedulingPodGroup, PodGroup, SchedulingWorkload
+from reconciler.api.objects.gangs import (
+    CompositePodGroup,
+    CoschedulingPodGroup,
+    PodGroup,
+    SchedulingWorkload,
+)
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.semantics import NEWEST_MINOR
 from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
@@ -143,6 +148,7 @@ for _kind in (
     Kind("policy", _V1, PodDisruptionBudget),
     _GROUP,
     _GROUP._replace(model=SchedulingWorkload),
+    Kind(SCHEDULING, ("v1alpha3",), CompositePodGroup, since={"v1alpha3": 37}),
     Kind("scheduling.x-k8s.io", ("v1alpha1",), CoschedulingPodGroup),
     Kind("", _V1, storage.PersistentVolume, namespaced=False),
     Kind("", _V1, storage.PersistentVolumeClaim),

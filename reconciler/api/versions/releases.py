@@ -10,6 +10,7 @@ from reconciler.api.objects import claims, gangs, slices
 from reconciler.api.objects.semantics import (
     BINDING_CONDITIONS,
     COMPATIBILITY_GROUPS,
+    COMPOSITE_GROUPS,
     CONSUMABLE_CAPACITY,
     DERIVED_ATTRIBUTES,
     EXTENDED_RESOURCES,
@@ -74,7 +75,7 @@ SINCE: Mapping[type, Mapping[str, Since]] = {
         "skipNodeOperations": _OPERATIONS,
     },
     gangs.PodGroupSpec: {
-        "parentCompositePodGroupName": Since(37),
+        "parentCompositePodGroupName": Since(37, COMPOSITE_GROUPS),
         "preemptionPolicy": Since(37),
     },
 }

@@ -181,7 +181,7 @@ def _results(claim: ResourceClaim) -> Facts:
 
 def _gang(ground: Ground, gang: GangKey) -> Facts:
     group = ground.groups.get(gang)
-    return None if group is None else (group.rules,)
+    return None if group is None else (group.spec,)
 
 
 def _members(gangs: set[GangKey], before: Ground, now: Ground) -> Iterator[str]:

@@ -1,12 +1,17 @@
-"""The PodGroups of Kubernetes and of coscheduling, and what a gang needs by its group or its annotations."""
+"""The groups of Kubernetes and of coscheduling, and what a gang needs by its group or its annotations.
 
-from collections.abc import Sequence
+A PodGroup that is in a group of groups is no gang of its own: the root of its tree is the gang.
+"""
+
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
 from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import (
+    MAX_DEPTH,
+    CompositePodGroup,
     CoschedulingPodGroup,
     GangKey,
     GangRules,
@@ -16,37 +21,93 @@ from reconciler.api.objects.gangs import (
     gang_of,
 )
 from reconciler.api.objects.meta import ApiObject, ObjectKey
+from reconciler.api.objects.plan import Reason
+from reconciler.api.objects.semantics import COMPOSITE_GROUPS
 from reconciler.errors import Malformed, Unlisted
 from reconciler.state.forking import Forkable
 from reconciler.state.on_demand import KindsOnDemand
 
-Group = PodGroup | CoschedulingPodGroup
+Group = PodGroup | CompositePodGroup | CoschedulingPodGroup
 
-KINDS = {"PodGroup": GangSource.POD_GROUP, "CoschedulingPodGroup": GangSource.COSCHEDULING}
+KINDS = {
+    "PodGroup": GangSource.POD_GROUP,
+    "CompositePodGroup": GangSource.COMPOSITE,
+    "CoschedulingPodGroup": GangSource.COSCHEDULING,
+}
 """Kind of a change -> where the gang is declared"""
 KIND_OF = {source: kind for kind, source in KINDS.items()}
+_WRITTEN = {kind: kind.removeprefix("Coscheduling") for kind in KINDS}
 
 
 class PodGroups(Forkable):
-    """The newest version of every known PodGroup."""
+    """The newest version of every known group."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, trees: bool = True) -> None:
+        """`trees`: whether the feature gate for groups of groups is on."""
+        self.trees = trees
         self._known: dict[GangKey, Group] = {}
+        self._inside: dict[GangKey, set[GangKey]] = {}
+        """Group of groups, which may not exist -> the groups that name it as their parent"""
 
     def get(self, gang: GangKey) -> Group | None:
-        """The PodGroup of a gang."""
+        """The group of a gang."""
         return self._known.get(gang)
 
+    def known(self, source: GangSource) -> Iterator[GangKey]:
+        """The groups of one kind that exist."""
+        return (gang for gang in self._known if gang.source is source)
+
+    def parent(self, gang: GangKey) -> GangKey | None:
+        """The group of groups that a group is in; it may not exist."""
+        return _parent(self._known.get(gang)) if self.trees else None
+
+    def root(self, gang: GangKey) -> GangKey:
+        """The gang with which a group is decided: the root of its tree, which may not exist; of a cycle, its
+        first group by name.
+        """
+        way = [gang, *self.above(gang)]
+        again = way.index(way[-1])
+        return way[-1] if again == len(way) - 1 else min(way[again:])
+
+    def above(self, gang: GangKey) -> list[GangKey]:
+        """The parent of a group, its parent, and so on; in a cycle, up to the first that is there again."""
+        found: list[GangKey] = []
+        while (parent := self.parent(found[-1] if found else gang)) is not None:
+            found.append(parent)
+            if parent == gang or parent in found[:-1]:
+                break
+        return found
+
+    def inside(self, gang: GangKey) -> list[GangKey]:
+        """The groups in a group of groups, sorted by name."""
+        return sorted(self._inside.get(gang, ()))
+
+    def pod_groups(self, gang: GangKey) -> list[GangKey]:
+        """The groups of pods of a gang: itself, or those in its tree."""
+        if gang.source is not GangSource.COMPOSITE:
+            return [gang]
+        found, seen, left = [], {gang}, [gang]
+        while left:
+            for group in self.inside(left.pop()):
+                if group.source is not GangSource.COMPOSITE:
+                    found.append(group)
+                elif group not in seen:
+                    seen.add(group)
+                    left.append(group)
+        return found
+
     def leaves_whole(self, gang: GangKey) -> bool:
-        """Whether the pods of a group are evicted only together: `disruptionMode: {all: {}}`."""
+        """Whether what is in a group is evicted only together: `disruptionMode: {all: {}}`."""
         group = self._known.get(gang)
-        return isinstance(group, PodGroup) and group.leaves_whole
+        return isinstance(group, PodGroup | CompositePodGroup) and group.spec.leaves_whole
 
     def ranked(self, pod: Pod) -> Pod:
-        """A pod with the priority and the preemptionPolicy of its PodGroup, where that has them."""
+        """A pod with the priority and the preemptionPolicy of its PodGroup, or of the root of its tree, where
+        that has them.
+        """
         gang = gang_of(pod) if self._known else None
-        group = self._known.get(gang) if gang is not None else None
-        if not isinstance(group, PodGroup):
+        group = self._known.get(self.root(gang)) if gang is not None else None
+        if not isinstance(group, PodGroup | CompositePodGroup):
             return pod
         given = {"priority": group.spec.priority, "preemption_policy": group.spec.preemption_policy}
         found = {key: value for key, value in given.items() if value is not None}
@@ -55,15 +116,13 @@ class PodGroups(Forkable):
         return pod.model_copy(update={"spec": pod.spec.model_copy(update=found)})
 
     def note(self, change: Change) -> frozenset[GangKey]:
-        """Apply a change of PodGroups. Returns the gangs that it concerns."""
+        """Apply a change of groups. Returns the gangs that it concerns."""
         source = KINDS.get(change.kind)
         if source is None:
             return frozenset()
         match change:
-            case Changed(object=PodGroup() as group):
-                return self._put(_key(group.key, GangSource.POD_GROUP), group)
-            case Changed(object=CoschedulingPodGroup() as group):
-                return self._put(_key(group.key, GangSource.COSCHEDULING), group)
+            case Changed(object=PodGroup() | CompositePodGroup() | CoschedulingPodGroup() as group):
+                return self._put(_key(group.key, source), group)
             case Removed(key=key) | Refused(key=key):
                 return self._put(_key(key, source), None)
             case Replaced(objects=objects):
@@ -71,11 +130,7 @@ class PodGroups(Forkable):
         return frozenset()
 
     def _replace(self, source: GangSource, objects: tuple[ApiObject, ...]) -> frozenset[GangKey]:
-        listed = {
-            _key(group.key, source): group
-            for group in objects
-            if isinstance(group, PodGroup | CoschedulingPodGroup)
-        }
+        listed = {_key(group.key, source): group for group in objects if isinstance(group, Group)}
         gone = [gang for gang in self._known if gang.source is source and gang not in listed]
         changed = [self._put(gang, None) for gang in gone]
         changed += [self._put(gang, group) for gang, group in listed.items()]
@@ -83,18 +138,35 @@ class PodGroups(Forkable):
 
     def _put(self, gang: GangKey, group: Group | None) -> frozenset[GangKey]:
         """Only a change of the spec concerns the gang: controllers write the status often."""
+        root = self.root(gang)
         before = self._known.pop(gang, None)
         if group is not None:
             self._known[gang] = group
-        same = before is not None and group is not None and before.spec == group.spec
-        return frozenset() if same or before is group else frozenset([gang])
+        if before is group or (before is not None and group is not None and before.spec == group.spec):
+            return frozenset()
+        if (parent := _parent(before)) is not None:
+            self._inside[parent].discard(gang)
+        if (parent := _parent(group)) is not None:
+            self._inside.setdefault(parent, set()).add(gang)
+        return frozenset([gang, root, self.root(gang)])
+
+
+def _parent(group: Group | None) -> GangKey | None:
+    if not isinstance(group, PodGroup | CompositePodGroup):
+        return None
+    name = group.spec.parent_composite_pod_group_name
+    return GangKey(group.key.namespace, GangSource.COMPOSITE, name) if name else None
 
 
 def _key(key: ObjectKey, source: GangSource) -> GangKey:
     return GangKey(key.namespace, source, key.name)
 
 
-_GATES = {"PodGroup": ": is the feature gate GenericWorkload off?", "CoschedulingPodGroup": " of its group"}
+_GATES = {
+    "PodGroup": ": is the feature gate GenericWorkload off?",
+    "CompositePodGroup": f": is the feature gate {COMPOSITE_GROUPS} off?",
+    "CoschedulingPodGroup": " of its group",
+}
 NOT_FOUND, INVALID, DISAGREE = "GangNotFound", "GangInvalid", "GangMembersDisagree"
 """The reasons if the PodGroup does not exist, if a field cannot be used, and if annotations differ."""
 
@@ -123,14 +195,60 @@ def rules_of(
         on_demand.require(kind, f"pod {pods[0].key}")
     except Unlisted as exc:
         return NoRules(exc.reason, str(exc))
+    served = (
+        "" if on_demand.is_served(kind) else f"; the API server serves no {_WRITTEN[kind]}s{_GATES[kind]}"
+    )
     group = groups.get(gang)
+    if gang.source is GangSource.COMPOSITE:
+        found = _tree(gang, groups, ())
+        return found if isinstance(found, GangRules) else NoRules(found.reason, found.message + served)
     if group is None:
-        served = "" if on_demand.is_served(kind) else f"; the API server serves no PodGroups{_GATES[kind]}"
         return NoRules(NOT_FOUND, f"PodGroup {gang}, which pod {pods[0].key} names, does not exist{served}")
+    if not groups.trees and (parent := _parent(group)) is not None:
+        why = f"is in CompositePodGroup {parent}, which needs the feature gate {COMPOSITE_GROUPS}; it is off"
+        return NoRules(Reason.FEATURE_DISABLED, f"PodGroup {gang} {why}")
+    return _of_pods(gang, group)
+
+
+def _of_pods(gang: GangKey, group: Group) -> GangRules | NoRules | None:
+    """What a group of pods needs by itself. None if it is no gang."""
+    assert not isinstance(group, CompositePodGroup)
     rules = group.rules
     if rules is not None and rules.least < 1:
         return NoRules(INVALID, f"PodGroup {gang}: minCount is {rules.least}; the minimum is 1")
     return rules
+
+
+def _tree(gang: GangKey, groups: PodGroups, above: tuple[GangKey, ...]) -> GangRules | NoRules:
+    """What a group in a tree needs, with `above` it. Without a minimum, one pod or group has to run."""
+    what = _WRITTEN[KIND_OF[gang.source]]
+    if gang in above:
+        names = ", ".join(one.name for one in above)
+        return NoRules(INVALID, f"{what} {gang}: the parents of its groups form a cycle: {names}")
+    if len(above) == MAX_DEPTH:
+        why = f"has {len(above)} groups above it; a tree may have {MAX_DEPTH} levels"
+        return NoRules(INVALID, f"{what} {gang} {why}")
+    group = groups.get(gang)
+    if group is None:
+        child = next(iter(groups.inside(gang)), None)
+        by = f", which {child.name} names as its parent," if child is not None else ""
+        return NoRules(NOT_FOUND, f"{what} {gang}{by} does not exist")
+    if not isinstance(group, CompositePodGroup):
+        rules = _of_pods(gang, group)
+        if isinstance(rules, NoRules):
+            return rules
+        assert isinstance(group, PodGroup)
+        return GangRules(1 if rules is None else rules.least, group.spec.tiers, gang.name)
+    if group.least < 1:
+        return NoRules(INVALID, f"{what} {gang}: minGroupCount is {group.least}; the minimum is 1")
+    found: list[GangRules] = []
+    for inside in groups.inside(gang):
+        below = _tree(inside, groups, (*above, gang))
+        if isinstance(below, NoRules):
+            return below
+        if below.groups or inside.source is not GangSource.COMPOSITE:  # else nothing is in it yet
+            found.append(below)
+    return GangRules(group.least, group.spec.tiers, gang.name, tuple(found))
 
 
 def _annotated(gang: GangKey, pods: Sequence[Pod]) -> GangRules | NoRules:

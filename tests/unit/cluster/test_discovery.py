@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.objects.semantics import (
+    COMPOSITE_GROUPS,
     CONSUMABLE_CAPACITY,
     FRACTIONAL_RANGE,
     GATES,
@@ -101,10 +102,19 @@ RELEASES = [
 
 @pytest.mark.parametrize(("version", "served", "expected"), RELEASES)
 async def test_gates_follow_the_release_and_the_kinds_served(version, served, expected):
-    assert await missing_gates(Client(Scripted(ok(version))), served) == expected
+    answers = [ok(version), status(404)]  # the second one: no group scheduling.k8s.io
+    expected = expected and {*expected, COMPOSITE_GROUPS}
+    assert await missing_gates(Client(Scripted(*answers)), served) == expected
+
+
+async def test_a_kind_of_scheduling_shows_its_gate():
+    groups = resources({"compositepodgroups": "CompositePodGroup"})
+    answers = [ok({"minor": "37"}), group("v1beta1", "v1alpha3"), groups]
+    assert COMPOSITE_GROUPS not in await missing_gates(Client(Scripted(*answers)), WITH_RULES)
 
 
 async def test_an_older_release_of_a_vendor_lacks_what_was_alpha_then():
-    off = await missing_gates(Client(Scripted(ok({"minor": "34+", "gitVersion": "v1.34.1-gke.1"}))), WITHOUT)
+    version = ok({"minor": "34+", "gitVersion": "v1.34.1-gke.1"})
+    off = await missing_gates(Client(Scripted(version, status(404))), WITHOUT)
     assert {CONSUMABLE_CAPACITY, PARTITIONABLE_DEVICES} <= off
     assert PRIORITIZED_LIST not in off

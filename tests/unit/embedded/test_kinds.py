@@ -7,7 +7,7 @@ import pytest
 from reconciler.api.validation.served_kinds import POD_GROUP
 from reconciler.embedded import ApiServer
 from tests.tools.driving import MERGE, PODS, call, causes, ok, pod, refused, take
-from tests.tools.gangs import coscheduling_group, pod_group
+from tests.tools.gangs import child_of, composite_group, coscheduling_group, pod_group
 from tests.tools.small_fleet import pod as gated_pod
 
 DEVICES = "/apis/scheduling.koordinator.sh/v1alpha1/devices"
@@ -331,6 +331,29 @@ def test_of_a_spec_only_the_minimum_may_change():
     ):
         found = causes(api, "PATCH", f"{GROUPS}/g", {"spec": part}, media=MERGE)
         assert [path for path, _ in found] == [field]
+
+
+TREES = "/apis/scheduling.k8s.io/v1alpha3/namespaces/default/compositepodgroups"
+
+
+def test_of_a_group_of_groups_nothing_may_change():
+    api = ApiServer()
+    ok(api, "POST", TREES, composite_group(topology="block"))
+    patch = {"spec": {"schedulingPolicy": {"gang": {"minGroupCount": 3}}}}
+    found = causes(api, "PATCH", f"{TREES}/tree", patch, media=MERGE)
+    assert [path for path, _ in found] == ["spec.schedulingPolicy"]
+    ok(api, "PATCH", f"{TREES}/tree/status", {"status": {"conditions": []}}, media=MERGE)
+
+
+def test_a_group_in_a_tree_names_its_workload():
+    for path, made in ((GROUPS, child_of("tree", spec())), (TREES, composite_group())):
+        ok(ApiServer(), "POST", path, made)
+        del made["spec"]["workloadRef"]
+        assert [field for field, _ in causes(ApiServer(), "POST", path, made)] == ["spec.workloadRef"]
+    made = composite_group(least=0)
+    assert [field for field, _ in causes(ApiServer(), "POST", TREES, made)] == [
+        "spec.schedulingPolicy.gang.minGroupCount"
+    ]
 
 
 OLDEST = GROUPS.replace("v1beta1", "v1alpha2")

@@ -47,7 +47,6 @@ OF_CLAIMS = {
     for model in _models(kind.model)
 }
 ABSENT = {
-    "CompositePodGroup": {"v1alpha3"},
     "Workload": {"v1alpha1"},  # its groups of pods were named in 1.35 in a way that is gone
 }
 """Kinds and versions that are not read"""

@@ -6,14 +6,15 @@ import pytest
 
 from reconciler.api.objects.changes import Changed, Removed, Replaced
 from reconciler.api.objects.core import Pod
-from reconciler.api.objects.gangs import GangKey, GangSource
+from reconciler.api.objects.gangs import CoschedulingPodGroup, GangKey, GangRules, GangSource, Tier
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.selectors import LabelSelector
 from reconciler.api.versions.reading import read
 from reconciler.errors import Rejected
-from reconciler.state.pods.groups import PodGroups
+from reconciler.state.on_demand import KindsOnDemand
+from reconciler.state.pods.groups import NoRules, PodGroups, rules_of
 from reconciler.state.pods.terms import PodSet, Scope, affinity_of, conflicting, ports_of, spread_of
-from tests.tools.gangs import coscheduling_group, pod_group
+from tests.tools.gangs import child_of, composite_group, coscheduling_group, grouped, pod_group
 
 TEAMS = {"one": {"team": "x"}, "two": {"team": "y"}, "three": {}}
 
@@ -151,8 +152,7 @@ def test_groups_of_one_name_in_both_api_groups_are_two():
     assert groups.note(changed(pod_group())) == {KUBERNETES}
     assert groups.note(changed(coscheduling_group(least=3))) == {COSCHEDULING}
     found = groups.get(COSCHEDULING)
-    assert found is not None
-    assert found.rules is not None
+    assert isinstance(found, CoschedulingPodGroup)
     assert found.rules.least == 3
 
 
@@ -171,3 +171,116 @@ def test_a_listing_drops_groups_of_its_kind_only():
     assert groups.get(COSCHEDULING) is not None
     assert groups.note(Removed("CoschedulingPodGroup", ObjectKey("default", "g"))) == {COSCHEDULING}
     assert groups.get(COSCHEDULING) is None
+
+
+def gang(name: str, source: GangSource = GangSource.COMPOSITE) -> GangKey:
+    return GangKey("default", source, name)
+
+
+def tree(*raw: dict[str, Any]) -> PodGroups:
+    groups = PodGroups()
+    for one in raw:
+        groups.note(changed(one))
+    return groups
+
+
+def rules(groups: PodGroups, root: str) -> GangRules | NoRules | None:
+    member = Pod.model_validate(grouped("p", group="a"))
+    return rules_of(gang(root), [member], groups, KindsOnDemand(None))
+
+
+A, B = (gang(name, GangSource.POD_GROUP) for name in "ab")
+TWO = (
+    composite_group("top", 1),
+    child_of("top", composite_group("middle", 2, topology="block")),
+    child_of("middle", pod_group("a", 3, topology="rack")),
+    child_of("middle", pod_group("b", None)),
+)
+
+
+def test_the_rules_of_a_tree_are_those_of_its_groups():
+    groups = tree(*TWO)
+    assert groups.root(A) == groups.root(gang("middle")) == gang("top")
+    assert groups.pod_groups(gang("top")) == [A, B]
+    of_a = GangRules(3, (Tier("rack", required=True),), "a")
+    middle = GangRules(2, (Tier("block", required=True),), "middle", (of_a, GangRules(1, (), "b")))
+    found = rules(groups, "top")
+    assert found == GangRules(1, (), "top", (middle,))
+    assert isinstance(found, GangRules)
+    assert found.least_pods == 4
+    assert found.is_met({"a": 3, "b": 1})
+    assert not found.is_met({"a": 2, "b": 5})
+    assert list(found.met({"a": 2, "b": 5})) == []
+
+
+def test_a_group_runs_only_if_all_groups_above_it_have_enough():
+    groups = tree(
+        composite_group("top", 1),
+        child_of("top", composite_group("left", 2)),
+        child_of("left", pod_group("a", 1)),
+        child_of("left", pod_group("b", 2)),
+        child_of("top", pod_group("c", 1)),
+    )
+    found = rules(groups, "top")
+    assert isinstance(found, GangRules)
+    assert list(found.met({"a": 1, "b": 1, "c": 1})) == ["c"]
+    assert list(found.met({"a": 1, "b": 2})) == ["a", "b"]
+
+
+def test_a_change_concerns_the_trees_before_and_after_it():
+    groups = tree(*TWO[1:])
+    assert groups.root(A) == gang("top")  # which does not exist yet
+    assert groups.note(changed(TWO[0])) == {gang("top")}
+    assert groups.note(Removed("CompositePodGroup", ObjectKey("default", "middle"))) == {
+        gang("top"),
+        gang("middle"),
+    }
+    assert groups.pod_groups(gang("top")) == []
+
+
+@pytest.mark.parametrize(
+    ("raw", "root", "reason", "said"),
+    [
+        (TWO[1:], "top", "GangNotFound", "CompositePodGroup default/top, which middle names as its parent"),
+        (
+            [
+                child_of("y", composite_group("x")),
+                child_of("x", composite_group("y")),
+                child_of("y", pod_group("a")),
+            ],
+            "x",
+            "GangInvalid",
+            "cycle: x, y",
+        ),
+        (
+            [
+                composite_group("1", 1),
+                *(child_of(str(n), composite_group(str(n + 1), 1)) for n in range(1, 4)),
+                child_of("4", pod_group("a")),
+            ],
+            "1",
+            "GangInvalid",
+            "has 4 groups above it",
+        ),
+        ([composite_group("x", 0), child_of("x", pod_group("a"))], "x", "GangInvalid", "minGroupCount is 0"),
+    ],
+    ids=["missing", "cycle", "deep", "minimum"],
+)  # fmt: skip
+def test_a_tree_that_cannot_be_used_says_why(raw: Any, root: str, reason: str, said: str):
+    groups = tree(*raw)
+    assert groups.root(A) == gang(root)
+    found = rules(groups, root)
+    assert isinstance(found, NoRules)
+    assert (found.reason, said in found.message) == (reason, True)
+
+
+def test_without_the_gate_a_group_in_a_tree_says_that_it_is_off():
+    groups = PodGroups(trees=False)
+    for one in TWO:
+        groups.note(changed(one))
+    assert groups.root(A) == A
+    member = Pod.model_validate(grouped("p", group="a"))
+    found = rules_of(A, [member], groups, KindsOnDemand(None))
+    assert isinstance(found, NoRules)
+    assert found.reason == "FeatureDisabled"
+    assert "feature gate CompositePodGroup; it is off" in found.message
