@@ -38,9 +38,10 @@ from reconciler.control.intake import Intake
 from reconciler.control.kept_config_map import KeptConfigMap
 from reconciler.control.loop import Failures, Reconciler
 from reconciler.control.ownership import Ownership
-from reconciler.control.planner import Blocked, Decide, Planner
+from reconciler.control.planner import Planner
 from reconciler.control.settler import Settler
 from reconciler.control.shadow import Shadow
+from reconciler.control.steps import Blocked, Decide
 from reconciler.control.units import Unit
 from reconciler.control.waiting import Pause, Pending, Switch
 from reconciler.operations.journal.entries import RECORDED_SETTINGS, Header

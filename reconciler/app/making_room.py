@@ -10,10 +10,10 @@ from reconciler.analysis.world import Place, Wanted, WantedGang, WantedPod, Worl
 from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.ownership import Ownership
-from reconciler.control.planner import Decide
 from reconciler.control.relocation.candidates import RoomPlan, RoomQuestion
 from reconciler.control.relocation.evictor import allocated_by_us
 from reconciler.control.relocation.ground import Victim
+from reconciler.control.steps import Decide
 from reconciler.state.nominations import HeldPlace, devices_of
 from reconciler.state.pods.device_shares import demand_of
 

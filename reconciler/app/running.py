@@ -20,7 +20,7 @@ from reconciler.control.handler import Handler
 from reconciler.control.held_room import HeldRoomKeeper
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
-from reconciler.control.planner import Blocked
+from reconciler.control.steps import Blocked
 from reconciler.operations.journal.recording import Recorder
 from reconciler.operations.page.sources import PluginView
 from reconciler.operations.signals import MoreSeries

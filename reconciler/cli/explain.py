@@ -54,7 +54,7 @@ from reconciler.cli.output import Console, echo_value, plain, print_line, remark
 from reconciler.cli.progress import ProgressTracker, track_progress
 from reconciler.cli.rule_options import koordinator_semantics_option, policy_options
 from reconciler.control.offline import Question, decide
-from reconciler.control.planner import Blocked
+from reconciler.control.steps import Blocked
 
 
 @click.command()

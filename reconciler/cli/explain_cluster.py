@@ -23,7 +23,7 @@ from reconciler.cli.world import intake_of, planners
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve, UngateAll
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import MANAGED
-from reconciler.control.planner import Blocked, Decide, Nothing
+from reconciler.control.steps import Blocked, Decide, Nothing
 from reconciler.control.units import Kind, Unit, gang_unit
 from reconciler.errors import Malformed, Rejected
 from reconciler.state.devices.snapshot import Snapshot

@@ -26,7 +26,8 @@ from reconciler.cli.world import intake_of, planners
 from reconciler.control.gangs.planner import GangPlanner
 from reconciler.control.intake import Intake
 from reconciler.control.offline import Report
-from reconciler.control.planner import Blocked, Decide, Planner
+from reconciler.control.planner import Planner
+from reconciler.control.steps import Blocked, Decide
 from reconciler.control.units import Kind, Unit, gang_unit
 
 FITS = "Allocatable"

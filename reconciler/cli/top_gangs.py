@@ -23,7 +23,7 @@ from reconciler.cli.output import Console, Table, echo_value, print_table
 from reconciler.cli.world import intake_of, planners
 from reconciler.control.gangs.planner import GangLine, GangOverview, UngateAll
 from reconciler.control.intake import Intake
-from reconciler.control.planner import Blocked
+from reconciler.control.steps import Blocked
 
 GangRow = tuple[GangLine, str, str]
 """A gang, the reason why it is pending, and a message"""

@@ -36,7 +36,8 @@ from reconciler.cli.progress import ProgressTracker
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
-from reconciler.control.planner import Blocked, Decide, Planner
+from reconciler.control.planner import Planner
+from reconciler.control.steps import Blocked, Decide
 from reconciler.control.units import GangRoster, Kind, Roster, Unit, gang_unit
 from reconciler.errors import Malformed
 from reconciler.state.store import Store

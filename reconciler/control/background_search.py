@@ -19,7 +19,8 @@ from reconciler.api.objects.plan import Granted
 from reconciler.control.decider import Decider, Refusal
 from reconciler.control.inputs import Asked
 from reconciler.control.intake import Intake
-from reconciler.control.planner import Decide, Planner
+from reconciler.control.planner import Planner
+from reconciler.control.steps import Decide
 from reconciler.control.units import Kind, Unit
 from reconciler.state.devices.snapshot import Snapshot, still_valid, wants_all
 

@@ -19,8 +19,9 @@ from reconciler.control.handler import Act, Ask, Decided, Given, Handler, Idle, 
 from reconciler.control.inputs import Asked, Outcome
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import classes_of, is_made_for
-from reconciler.control.planner import Blocked, Decide, Free, Nothing, Planner, Ungate
+from reconciler.control.planner import Planner
 from reconciler.control.settler import Releasing, Settler
+from reconciler.control.steps import Blocked, Decide, Free, Nothing, Ungate
 from reconciler.control.units import Kind, Unit
 from reconciler.control.waiting import AWAITS_OTHERS, Pending, Wants
 

@@ -18,7 +18,8 @@ from reconciler.allocation.dra.selector_masks import evaluate_all_selectors
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, RequestCount, Unsatisfied
 from reconciler.control.ownership import Ownership
-from reconciler.control.planner import NOT_OURS, Decide
+from reconciler.control.planner import NOT_OURS
+from reconciler.control.steps import Decide
 from reconciler.state.devices.snapshot import NodeSubset, Snapshot
 from reconciler.state.nominations import HeldPlace
 

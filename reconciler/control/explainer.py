@@ -11,7 +11,7 @@ from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.control.decisions.allocating import Waits
 from reconciler.control.decisions.declaration import Decision
-from reconciler.control.planner import Decide, Step
+from reconciler.control.steps import Decide, Step
 from reconciler.control.units import Kind, Unit
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.store import Store

@@ -1,18 +1,15 @@
 """Determines from the present state what a unit needs next. Decides nothing about devices."""
 
 from collections.abc import Callable, Sequence, Set
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import Protocol
 
 from msgspec import Struct, structs
 
 from kernels.types import Amounts
 from reconciler.allocation.alignment.preferences import preferences_of
-from reconciler.allocation.dra.charging import Charging
-from reconciler.allocation.dra.companions import Companions
 from reconciler.allocation.placement.placing import Placement, refusal_reason
 from reconciler.allocation.placement.together import Together
-from reconciler.allocation.policies.policy import PodRoom
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.objects.claims import FINALIZER, ResourceClaim
 from reconciler.api.objects.core import Pod, claims_of, is_live
@@ -20,15 +17,15 @@ from reconciler.api.objects.gangs import gang_of
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import GROUP_CLAIMS
-from reconciler.api.objects.value import value
 from reconciler.control.audit import lost_device, written_by_us
 from reconciler.control.ownership import Ownership, is_made_for_another
 from reconciler.control.special_claims import unserved
+from reconciler.control.steps import Blocked, Decide, Free, Nothing, Step, Ungate
 from reconciler.control.units import Kind, Roster, Unit
 from reconciler.errors import Rejected
 from reconciler.ha.shard import OURS, Membership, Side
 from reconciler.state.devices.snapshot import NodeSubset, Snapshot
-from reconciler.state.nominations import NOBODY, HeldPlace, Nominee, of_claim, own_of_all
+from reconciler.state.nominations import NOBODY, of_claim, own_of_all
 from reconciler.state.store import Store
 
 NOT_OURS = "NotOurs"
@@ -45,62 +42,6 @@ NOT_FOUND, NOT_MADE, DELETING = "ClaimNotFound", "ClaimNotMade", "ClaimDeleting"
 """The reasons if a claim does not exist, is not created from its template yet, or is being deleted."""
 
 
-class Nothing(Struct, frozen=True):
-    """The unit needs nothing, or another component acts next."""
-
-
-class Blocked(Struct, frozen=True):
-    """The unit's own objects must change first. Their change requeues the unit."""
-
-    claims: tuple[ObjectKey, ...]
-    reason: str
-    message: str
-
-
-@value()
-class Decide:
-    """Find devices for these claims together."""
-
-    claims: tuple[ResourceClaim, ...]
-    nodes: NodeSubset | None
-    """Nodes that may be used; None for all"""
-    held: tuple[ResourceClaim, ...] = ()
-    """Claims of the same pod that are allocated already"""
-    pod: Pod | None = field(default=None, compare=False)
-    """The pod that they are decided for, if any"""
-    crowded: bool = False
-    """Whether nodes are excluded because of other pods: they use what the pod needs, or keep it away"""
-    awaits_pods: bool = False
-    """Whether pods that arrive may change that"""
-    together: Companions | None = field(default=None, compare=False)
-    """The gated pods that share the claims; None if there is only one"""
-    policies: Policies = field(default=PLAIN, compare=False)
-    """Which nodes and devices to prefer"""
-    room: PodRoom | None = field(default=None, compare=False)
-    """What policies know of the pod, and what it prefers; None if neither matters"""
-    own: frozenset[Nominee] = field(default=NOBODY, compare=False)
-    """For whom is decided, if anything is nominated: what is nominated for others is held"""
-    expected: HeldPlace | None = field(default=None, compare=False)
-    """What is held for the pod because it replaces one that was evicted: it gets this, if it fits there"""
-    charging: Charging | None = field(default=None, compare=False)
-    """The room of nodes for the pod, if devices take of it"""
-
-
-class Free(Struct, frozen=True):
-    """A claim holds devices, or our finalizer, that nothing needs."""
-
-    claim: ResourceClaim
-    why: str
-    rival: ObjectKey | None = None
-    """The claim that holds the device by better right, to be read again before anything is freed"""
-
-
-class Ungate(Struct, frozen=True):
-    """All claims of the pod are allocated."""
-
-    pod: Pod
-
-
 class _Needs(Struct, frozen=True):
     """A pod needs devices."""
 
@@ -109,7 +50,6 @@ class _Needs(Struct, frozen=True):
     """Its claims that are allocated already"""
 
 
-Step = Nothing | Blocked | Decide | Free | Ungate
 _NOTHING = Nothing()
 
 

@@ -18,7 +18,7 @@ from reconciler.control.audit import written_by_us
 from reconciler.control.decisions.allocating import Freed
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.intake import Intake
-from reconciler.control.planner import Blocked, Free, Ungate
+from reconciler.control.steps import Blocked, Free, Ungate
 from reconciler.control.units import Roster
 from reconciler.errors import Conflict, Gone, Rejected, Retry, Undecided, Unlisted
 from reconciler.state.on_demand import NOT_LISTED

@@ -28,7 +28,7 @@ from reconciler.control.decisions.allocating import Compared, Outcome
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import classes_of
-from reconciler.control.planner import Decide
+from reconciler.control.steps import Decide
 from reconciler.control.units import Kind, Unit
 from reconciler.control.waiting import Wants
 from reconciler.errors import Rejected

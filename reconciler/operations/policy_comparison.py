@@ -16,7 +16,7 @@ from reconciler.analysis.policy_comparison import Alternative, Choice, Sample, c
 from reconciler.api.objects.plan import Granted
 from reconciler.control.decider import Refusal
 from reconciler.control.demand import PoliciesInUse
-from reconciler.control.planner import Decide
+from reconciler.control.steps import Decide
 from reconciler.operations.metrics import catalogue as of
 from reconciler.operations.metrics.meters import Reading, single
 from reconciler.operations.page.sources import Fact, PlacementView, PolicyRow

@@ -12,7 +12,8 @@ from reconciler.api.versions.reading import read
 from reconciler.control.decisions.declaration import Decision, Report
 from reconciler.control.intake import NOTHING_OWNED, Intake, Journal
 from reconciler.control.ownership import Ownership
-from reconciler.control.planner import Planner, Step
+from reconciler.control.planner import Planner
+from reconciler.control.steps import Step
 from reconciler.control.units import Kind, Unit
 from reconciler.state.store import Store
 

@@ -32,8 +32,8 @@ from reconciler.control.handler import Act, Ask, Decided, Given, Handler, Idle, 
 from reconciler.control.inputs import Outcome
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import classes_of
-from reconciler.control.planner import Blocked
 from reconciler.control.settler import NOT_BOUND, Releasing, Settler
+from reconciler.control.steps import Blocked
 from reconciler.control.units import Kind, Unit, gang_unit
 from reconciler.control.waiting import AWAITS_OTHERS, Wants
 from reconciler.errors import Conflict, Gone, Rejected, Undecided

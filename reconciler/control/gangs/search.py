@@ -22,7 +22,8 @@ from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve
 from reconciler.control.inputs import Asked
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
-from reconciler.control.planner import NOT_OURS, Blocked, Planner
+from reconciler.control.planner import NOT_OURS, Planner
+from reconciler.control.steps import Blocked
 from reconciler.control.units import GangRoster, Kind, Roster, Unit, gang_unit
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.nodes.table import Nodes

@@ -11,9 +11,10 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod, claims_of
 from reconciler.control.gangs.planner import GangPlanner, Solve
 from reconciler.control.intake import Intake
-from reconciler.control.planner import Decide, Planner
+from reconciler.control.planner import Planner
 from reconciler.control.relocation.ground import Victim
 from reconciler.control.relocation.relocator import Question
+from reconciler.control.steps import Decide
 from reconciler.control.units import Kind, Unit
 from reconciler.control.waiting import Pending
 from reconciler.state.nominations import HeldPlace, Nominee, of_gang, of_pod

@@ -29,7 +29,7 @@ from reconciler.control.decisions.allocating import (
 from reconciler.control.decisions.declaration import Decision
 from reconciler.control.decisions.every import Evicted, MoveEvicted, MovesAborted
 from reconciler.control.explainer import Explainer, RefusalQueue
-from reconciler.control.planner import Step
+from reconciler.control.steps import Step
 from reconciler.control.units import Kind, Unit
 from reconciler.control.waiting import Pending
 from reconciler.operations.events.events import Events, Notice, Regarding

@@ -32,7 +32,8 @@ from reconciler.control.gangs.search import Answer, GangSearch
 from reconciler.control.handler import Ask, Given, Handler, Refused, Stuck
 from reconciler.control.inputs import Answered, Outcome, PluginInput
 from reconciler.control.intake import Intake
-from reconciler.control.planner import Blocked, Decide, Planner
+from reconciler.control.planner import Planner
+from reconciler.control.steps import Blocked, Decide
 from reconciler.control.units import Unit
 from reconciler.errors import Rejected
 from reconciler.operations.journal.entries import Entry, Header, decode, read_header

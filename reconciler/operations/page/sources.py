@@ -15,8 +15,8 @@ from reconciler.control.decisions.declaration import Decision
 from reconciler.control.gangs.planner import GangLine, GangOverview
 from reconciler.control.intake import Intake
 from reconciler.control.loop import Reconciler
-from reconciler.control.planner import Decide, Step
 from reconciler.control.relocation.moves import MovesAdvice
+from reconciler.control.steps import Decide, Step
 from reconciler.control.units import Kind, Unit, gang_unit
 from reconciler.control.waiting import Pending
 from reconciler.operations.metrics.devices import Capacity

@@ -6,7 +6,7 @@ from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.inputs import PluginInput
 from reconciler.control.intake import Intake
-from reconciler.control.planner import Blocked
+from reconciler.control.steps import Blocked
 from reconciler.control.units import Unit
 from reconciler.operations.journal.replaying import ReplayPart
 from reconciler.plugins.koordinator import annotations

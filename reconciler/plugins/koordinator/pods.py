@@ -12,7 +12,7 @@ from reconciler.control.decisions.allocating import AllocationUnreadable, Overdr
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.inputs import PluginInput
 from reconciler.control.intake import Intake
-from reconciler.control.planner import Blocked
+from reconciler.control.steps import Blocked
 from reconciler.errors import Malformed
 from reconciler.plugins.koordinator.demand import Demand, Failure
 from reconciler.plugins.koordinator.fleet import Fleet

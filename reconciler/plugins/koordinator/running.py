@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.app.running import Host, Running
-from reconciler.control.planner import Blocked
+from reconciler.control.steps import Blocked
 from reconciler.operations.metrics import catalogue as of
 from reconciler.plugins.koordinator.figures import amount_series, device_series
 from reconciler.plugins.koordinator.fleet import Fleet

@@ -12,8 +12,8 @@ from reconciler.api.versions.reading import read
 from reconciler.app.making_room import RoomPlanner
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
-from reconciler.control.planner import Decide
 from reconciler.control.relocation.candidates import RoomPlan, RoomQuestion
+from reconciler.control.steps import Decide
 from reconciler.ha.shard import Shard
 from reconciler.state.nominations import own_of
 from reconciler.state.trial import Forked

@@ -13,7 +13,8 @@ from reconciler.control.background_search import BackgroundSearch
 from reconciler.control.decider import Decider, Refusal
 from reconciler.control.inputs import Asked
 from reconciler.control.intake import Intake
-from reconciler.control.planner import Decide, Planner
+from reconciler.control.planner import Planner
+from reconciler.control.steps import Decide
 from reconciler.control.units import Unit
 from reconciler.state.devices.snapshot import Snapshot
 from tests.tools.burst_loop import OURS

@@ -13,7 +13,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control.decisions.allocating import Freed, Waits
 from reconciler.control.explainer import BACKLOG, SHARE, Explainer, RefusalQueue
-from reconciler.control.planner import Decide, Nothing, Step
+from reconciler.control.steps import Decide, Nothing, Step
 from reconciler.control.units import Kind, Unit
 from reconciler.state.store import Store
 from reconciler.state.trial import store_of

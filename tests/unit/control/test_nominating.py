@@ -10,7 +10,7 @@ from reconciler.control.decisions.declaration import Decision
 from reconciler.control.decisions.every import Nominated, NominationDropped, NominationExpired, NominationUsed
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
-from reconciler.control.planner import Decide
+from reconciler.control.steps import Decide
 from reconciler.control.waiting import Wants
 from reconciler.state.nominations import (
     NOBODY,

@@ -12,7 +12,7 @@ from reconciler.api.manifests.documents import of_text
 from reconciler.api.objects.plan import Unsatisfied
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control.offline import Report, decide
-from reconciler.control.planner import Blocked
+from reconciler.control.steps import Blocked
 from tests.tools.checkout import SHARED, needs
 from tests.tools.short_manifests import CLASS, claim, gpus, node, pod, template, together
 

@@ -22,7 +22,7 @@ from reconciler.control.decisions.allocating import (
 )
 from reconciler.control.decisions.declaration import Decision
 from reconciler.control.decisions.every import Evicted, MoveEvicted, MovesAborted
-from reconciler.control.planner import Nothing
+from reconciler.control.steps import Nothing
 from reconciler.control.units import Kind, Unit
 from reconciler.control.waiting import Pending
 from reconciler.operations.events.events import Events

@@ -26,7 +26,8 @@ from reconciler.control.decisions.allocating import Allocated, Ungated, Waits
 from reconciler.control.inputs import Answered, Asked, Outcome, PoliciesUsed, RetainedDraw
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
-from reconciler.control.planner import Decide, Planner
+from reconciler.control.planner import Planner
+from reconciler.control.steps import Decide
 from reconciler.errors import Rejected
 from reconciler.ha.shard import parse_shard
 from reconciler.operations.journal.entries import Header, decode, encode, read_header
