@@ -1,5 +1,13 @@
-"""Start the command line, unless another distribution has replaced one of our packages.
+"""The library: simulates the allocation of devices (DRA) on Kubernetes in Python. See docs/library.md.
 
+    import dra_reconciler as dra
+
+    fleet = dra.Fleet.load("manifests/")
+    print(fleet.allocate().pending)
+
+The names that `dir(dra_reconciler)` shows are public and follow semver; they are imported when one is used.
+
+The rest of this module starts the command line, unless another distribution has replaced one of our packages:
 `kernels` and `reconciler` are also names of other distributions. If one of them is installed into the same
 environment, its files replace ours. This module has a name of its own, so it can say so.
 """
@@ -8,8 +16,13 @@ import atexit
 import gc
 import os
 import sys
+from importlib import import_module
 from importlib.machinery import PathFinder
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from reconciler.library.public import *  # noqa: F403
 
 PACKAGES = ("kernels", "reconciler")
 OURS = "dra-reconciler"
@@ -33,14 +46,36 @@ def foreign(package: str) -> str | None:
     return f"{path} is not the package {package} of {OURS}, but of {owner}"
 
 
+def problems() -> str:
+    """What is wrong with our packages, a line for each and one that says what to do; empty if nothing is."""
+    found = [problem for package in PACKAGES if (problem := foreign(package)) is not None]
+    return "".join(f"Error: {problem}.\n" for problem in found) + (
+        f"Install {OURS} into an environment of its own, for example with uv tool install and its wheel"
+        if found
+        else ""
+    )
+
+
 def check() -> None:
     """Exit with an explanation if a package is not ours."""
-    problems = [problem for package in PACKAGES if (problem := foreign(package)) is not None]
-    if problems:
-        sys.exit(
-            "".join(f"Error: {problem}.\n" for problem in problems)
-            + f"Install {OURS} into an environment of its own, for example with uv tool install and its wheel"
-        )
+    if found := problems():
+        sys.exit(found)
+
+
+def __getattr__(name: str) -> Any:
+    """A name of the library. All of it is imported with the first one."""
+    if name.startswith("_") and name != "__all__":
+        raise AttributeError(name)
+    if found := problems():
+        raise ImportError(found)
+    try:
+        return getattr(import_module("reconciler.library.public"), name)
+    except AttributeError:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from None
+
+
+def __dir__() -> list[str]:
+    return sorted(__getattr__("__all__"))
 
 
 def one_thread_for_matrices() -> None:

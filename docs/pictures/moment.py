@@ -6,13 +6,13 @@ from io import BytesIO
 
 from msgspec.structs import replace
 
+from reconciler.analysis.manifest_world import bundle_objects
 from reconciler.api.manifests.bundle import read_bundle
 from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from reconciler.cli.demo import MANIFESTS
-from reconciler.cli.input import bundle_objects
 from reconciler.control.offline import Question, Report, decide
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.trial import load, store_of

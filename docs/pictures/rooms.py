@@ -26,6 +26,7 @@ LEVELS: Sequence[Sequence[str]] = (
     ("operations",),
     ("app",),
     ("plugins",),
+    ("library",),
     ("cli",),
 )
 """From the lowest level up: a room imports rooms of lower levels"""

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from perf.fleets import mig
 from perf.fleets.objects import Json, device_class, node, node_names
+from reconciler.library.making import mig_gpus
 
 SCHEMES: dict[int, dict[str, tuple[str, ...]]] = {
     1: dict.fromkeys(mig.PROFILES, ("mig",)),
@@ -26,7 +27,7 @@ def fleet(nodes: int, schemes: int) -> Iterator[Json]:
     )
     for name in node_names(nodes):
         yield node(name)
-        for made in mig.node_slices(name):
+        for made in mig_gpus(name):
             for device in made["spec"].get("devices", ()):
                 _group(device, schemes)
             yield made

@@ -1,13 +1,13 @@
 """API objects as JSON: nodes, classes, pools cut into slices within the API's limits, claims."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-Json = dict[str, Any]
+from reconciler.library.making import device_class, pool
 
-DEVICES_A_SLICE = 128
-DEVICES_A_SLICE_WITH_COUNTERS = 64
-COUNTER_SETS_A_SLICE = 8
+__all__ = ["Json", "claim", "device_class", "exactly", "node", "node_names", "pool"]
+
+Json = dict[str, Any]
 
 
 def node(name: str) -> Json:
@@ -23,48 +23,6 @@ def node_names(count: int) -> list[str]:
     """Names whose order is their number's, whatever the count."""
     width = len(str(count - 1))
     return [f"node-{number:0{width}}" for number in range(count)]
-
-
-def device_class(name: str, expression: str) -> Json:
-    """A class of all devices for which an expression is true."""
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "DeviceClass",
-        "metadata": {"name": name},
-        "spec": {"selectors": [{"cel": {"expression": expression}}]},
-    }
-
-
-def pool(
-    driver: str,
-    name: str,
-    devices: Sequence[Json],
-    *,
-    reach: Mapping[str, Any],
-    counter_sets: Sequence[Json] = (),
-) -> Iterator[Json]:
-    """A pool as slices: counter sets in slices of their own, devices after them.
-
-    `reach` holds the field that says where the devices are: nodeName, allNodes or perDeviceNodeSelection.
-    """
-    most = DEVICES_A_SLICE_WITH_COUNTERS if counter_sets else DEVICES_A_SLICE
-    contents = [
-        *({"sharedCounters": part} for part in _cut(counter_sets, COUNTER_SETS_A_SLICE)),
-        *({"devices": part} for part in _cut(devices, most)),
-    ]
-    width = len(str(len(contents) - 1))
-    for number, content in enumerate(contents):
-        yield {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "ResourceSlice",
-            "metadata": {"name": f"{name}-{driver.partition('.')[0]}-{number:0{width}}"},
-            "spec": {
-                "driver": driver,
-                "pool": {"name": name, "generation": 1, "resourceSliceCount": len(contents)},
-                **reach,
-                **content,
-            },
-        }
 
 
 def exactly(
@@ -92,8 +50,3 @@ def claim(name: str, requests: Iterable[Json], *, match: str = "", distinct: str
         "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
         "spec": {"devices": {"requests": list(requests), "constraints": constraints}},
     }
-
-
-def _cut(things: Sequence[Json], most: int) -> Iterator[list[Json]]:
-    for start in range(0, len(things), most):
-        yield list(things[start : start + most])

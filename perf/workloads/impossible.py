@@ -12,6 +12,7 @@ from perf.fleets import gpus, mig
 from perf.fleets.objects import Json, claim, device_class, exactly, node, pool
 from perf.workload import Curve, Figure, Outcome, Progress, Size, Workload
 from reconciler.api.objects.plan import Reason
+from reconciler.library.making import mig_gpus
 
 Instance = tuple[list[Json], Json]
 ANY_GPU = f"device.attributes['{gpus.DRIVER}'].type == 'gpu'"
@@ -112,7 +113,7 @@ def _gpus(count: int) -> list[Json]:
 
 def _partitions(gpu_count: int) -> list[Json]:
     everything = f"device.attributes['{mig.DRIVER}'].type == 'mig'"
-    return _one_node(mig.CLASS, everything, mig.node_slices(NODE, gpu_count))
+    return _one_node(mig.CLASS, everything, mig_gpus(NODE, gpu_count))
 
 
 def _one_node(name: str, expression: str, slices: Iterable[Json]) -> list[Json]:

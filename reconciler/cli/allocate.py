@@ -17,7 +17,6 @@ from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.selectors import NodeSelector, NodeSelectorRequirement
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.exits import exit_unless
-from reconciler.cli.explanation import made_by_scheduler
 from reconciler.cli.input import read_manifests, report_refused, report_warnings
 from reconciler.cli.options import FOR_PEOPLE, manifest_options, output_option, strict_option
 from reconciler.cli.output import (
@@ -39,6 +38,7 @@ from reconciler.cli.rule_options import (
     steps_option,
 )
 from reconciler.control.offline import Answer, PodReport, Report, decide
+from reconciler.library.explaining import made_by_scheduler
 
 
 @click.command()

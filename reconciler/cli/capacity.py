@@ -9,6 +9,7 @@ import click
 from msgspec.structs import replace
 
 from reconciler.allocation.dra.budget import STEPS
+from reconciler.analysis.manifest_world import supply_of
 from reconciler.analysis.sizing.answer import Option, Sizing, as_json
 from reconciler.analysis.sizing.demand import Item, items_in, items_of, pending_units
 from reconciler.analysis.sizing.patterns import Shape, distinct_shapes, shape_of
@@ -40,7 +41,7 @@ from reconciler.cli.contexts import (
     side_by_side,
 )
 from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
-from reconciler.cli.input import read_files, read_valid, supply_of
+from reconciler.cli.input import read_files, read_valid
 from reconciler.cli.options import contexts_option, fleet_options
 from reconciler.cli.output import Console, Table, counted, echo_value, print_line, print_table, remarks_on
 from reconciler.cli.progress import ProgressTracker, track_progress

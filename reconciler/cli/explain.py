@@ -1,7 +1,7 @@
 """`dra-reconciler explain`: why a claim is pending, from manifests or from a cluster."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -10,14 +10,9 @@ import click
 from reconciler.allocation.dra.budget import STEPS
 from reconciler.allocation.policies.selection import Policies
 from reconciler.allocation.reasons.explanation import Explanation
-from reconciler.analysis.explain.explain import explain as explain_claims
 from reconciler.analysis.explain.report import as_json
-from reconciler.api.manifests.bundle import Bundle
-from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
-from reconciler.cli import explain_devices
 from reconciler.cli.cluster import Connection, from_cluster
 from reconciler.cli.contexts import (
     Reached,
@@ -30,13 +25,7 @@ from reconciler.cli.contexts import (
 from reconciler.cli.exits import Exit, NoAnswer, errors_as, exit_unless
 from reconciler.cli.explain_cluster import ask_cluster
 from reconciler.cli.explain_list import Line, Selection, of_cluster, of_manifests, print_lines, watch
-from reconciler.cli.explanation import (
-    AllocationQuestion,
-    Situation,
-    made_by_scheduler,
-    print_explanation,
-    without_questions,
-)
+from reconciler.cli.explanation import print_explanation
 from reconciler.cli.input import read_files, read_manifests, report_refused, report_warnings
 from reconciler.cli.options import (
     CLAIM_TYPES,
@@ -51,10 +40,10 @@ from reconciler.cli.options import (
     pass_clock,
 )
 from reconciler.cli.output import Console, echo_value, plain, print_line, remark
-from reconciler.cli.progress import ProgressTracker, track_progress
+from reconciler.cli.progress import track_progress
 from reconciler.cli.rule_options import koordinator_semantics_option, policy_options
-from reconciler.control.offline import Question, decide
-from reconciler.control.steps import Blocked
+from reconciler.control.offline import decide
+from reconciler.library.explaining import Situation, in_manifests
 
 
 @click.command()
@@ -137,8 +126,15 @@ def explain(
             report_warnings(bundle.warnings)
             report_refused(bundle.refused)
             progress.stage("allocating earlier claims")
-            situation = _of_manifests(
-                bundle, rules, options, key, of_pod=of_pod, steps=steps, policies=policies, progress=progress
+            situation = in_manifests(
+                bundle,
+                rules,
+                key,
+                of_pod=of_pod,
+                steps=steps,
+                policies=policies,
+                options=options,
+                on_question=progress.step,
             )
         else:
             progress.stage("reading the cluster")
@@ -199,33 +195,10 @@ def _list(
     exit_unless(not chosen)
 
 
-def _of_manifests(
-    bundle: Bundle,
-    rules: Semantics,
-    options: Mapping[str, str],
-    key: ObjectKey,
-    *,
-    of_pod: bool,
-    steps: int,
-    policies: Policies,
-    progress: ProgressTracker,
-) -> Situation:
-    if of_pod:
-        found = explain_devices.in_manifests(
-            bundle, rules, key, steps=steps, policies=policies, options=options, on_question=progress.step
-        )
-        if found is not None:
-            return found
-    return in_manifests(
-        bundle, rules, key, of_pod=of_pod, steps=steps, policies=policies, on_question=progress.step
-    )
-
-
 def _explained(situation: Situation, *, steps: int, quiet: bool) -> list[Explanation]:
     with track_progress(quiet=quiet) as progress:
         return [*situation.explanations] + [
-            explain_claims(q.claims, q.snapshot, nodes=q.nodes, answer=q.answer, steps=steps)
-            for q in progress.each("explaining", situation.questions)
+            question.explained(steps) for question in progress.each("explaining", situation.questions)
         ]
 
 
@@ -283,49 +256,3 @@ def _print_message(key: ObjectKey, message: str, output: str, *, allocated: bool
 
 def _message(key: ObjectKey, message: str, *, allocated: bool) -> dict[str, Any]:
     return {"name": str(key), "allocatable": allocated, "message": message}
-
-
-def in_manifests(
-    bundle: Bundle,
-    rules: Semantics,
-    key: ObjectKey,
-    *,
-    of_pod: bool,
-    steps: int,
-    policies: Policies,
-    on_question: Callable[[Question], None] = lambda _: None,
-) -> Situation:
-    """Return the questions as `allocate` meets them: earlier claims and pods are allocated first.
-
-    `asking` is called with each question before it is decided.
-    """
-    matching: list[Question] = []
-    notes: list[str] = []
-
-    def note(question: Question) -> None:
-        on_question(question)
-        if question.pod == key if of_pod else any(claim.key == key for claim in question.claims):
-            matching.append(question)
-            notes.extend(filter(None, [question.left_out()]))
-            notes.extend(made_by_scheduler(one.key) for one in question.claims if one.is_special)
-
-    report = decide(bundle, rules, steps=steps, policies=policies, on_question=note)
-    answers = {
-        (answer.pod, answer.claims): answer.outcome
-        for answer in report.answers
-        if not isinstance(answer.outcome, Blocked)
-    }
-    if matching:
-        questions = [
-            AllocationQuestion(
-                q.claims, q.snapshot, q.nodes, answers.get((q.pod, tuple(c.key for c in q.claims)))
-            )
-            for q in matching
-        ]
-        return Situation(questions, notes=notes)
-    for answer in report.answers:
-        named = answer.pod == key if of_pod else key in answer.claims
-        if named and isinstance(answer.outcome, Blocked):
-            return Situation(message=f"{answer.reason}: {answer.message}")
-    claims = {claim.key: claim for claim in bundle.of(ResourceClaim)}
-    return without_questions(key, claims, {pod.key: pod for pod in bundle.of(Pod)}, of_pod=of_pod)

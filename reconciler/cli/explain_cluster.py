@@ -18,7 +18,6 @@ from reconciler.api.plugins import serving
 from reconciler.api.versions.reading import read
 from reconciler.cli import explain_devices
 from reconciler.cli.cluster import KINDS, Connection, held_room_lines, list_objects, split_held_room
-from reconciler.cli.explanation import AllocationQuestion, Situation, made_by_scheduler, without_questions
 from reconciler.cli.world import intake_of, planners
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve, UngateAll
 from reconciler.control.intake import Intake
@@ -26,6 +25,7 @@ from reconciler.control.ownership import MANAGED
 from reconciler.control.steps import Blocked, Decide, Nothing
 from reconciler.control.units import Kind, Unit, gang_unit
 from reconciler.errors import Malformed, Rejected
+from reconciler.library.explaining import AllocationQuestion, Situation, made_by_scheduler, without_questions
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.nominations import NOBODY, Nomination, of_claim, own_of_all
 from reconciler.state.store import Store

@@ -9,6 +9,7 @@ import click
 from reconciler.analysis.fitting.fitting import STEPS
 from reconciler.analysis.fitting.fitting import fit as fit_sets
 from reconciler.analysis.fitting.question import Fit, SetFit, as_json, question_in
+from reconciler.analysis.manifest_world import world_of_manifests
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.cli.cluster import Connection
@@ -24,7 +25,7 @@ from reconciler.cli.options import (
 from reconciler.cli.output import Console, Table, counted, echo_value, print_line, print_table
 from reconciler.cli.progress import track_progress
 from reconciler.cli.rule_options import release_and_rules_options, steps_option
-from reconciler.cli.world import read_world, world_of_manifests
+from reconciler.cli.world import read_world
 
 
 @click.command("fit")

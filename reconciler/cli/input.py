@@ -10,26 +10,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from reconciler.api.manifests.bundle import Bundle, bundle, storage_of, with_own_uid
+from reconciler.api.manifests.bundle import Bundle, bundle
 from reconciler.api.manifests.documents import (
     STDIN,
     SUFFIXES,
     Document,
     InvalidDocument,
     documents,
-    invalid_document,
     manifests_in,
 )
-from reconciler.api.manifests.inferred_nodes import infer_nodes
-from reconciler.api.objects.claims import DeviceClass, ResourceClaim
-from reconciler.api.objects.core import Namespace, Node, Pod
-from reconciler.api.objects.gangs import GROUPS
+from reconciler.api.manifests.unknown import unknown_parts
 from reconciler.api.objects.meta import ApiObject
-from reconciler.api.objects.similar_names import closest
-from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
-from reconciler.api.objects.validating import subject_of
-from reconciler.api.versions.ignored import unknown_in
-from reconciler.api.versions.kinds import NAMES, RESOURCE, is_newer
 from reconciler.api.versions.reading import read
 from reconciler.cli.cluster import Connection, list_objects
 from reconciler.cli.exits import NoAnswer, note_refusal
@@ -66,7 +57,7 @@ def _bundle(
 
 def _known_alone(found: Bundle) -> Bundle:
     """Report fields and kinds that no release has; with `--strict`, refuse their objects."""
-    unknown = [*_unknown_fields(found), *_unknown_kinds(found)]
+    unknown = [*unknown_parts(found)]
     if not strict():
         for problem in unknown:
             remark(f"warning: {problem.problem}")
@@ -77,32 +68,6 @@ def _known_alone(found: Bundle) -> Bundle:
         for kind, of_kind in found.entries.items()
     }
     return replace(found, entries=entries, refused=(*found.refused, *unknown))
-
-
-def _unknown_fields(found: Bundle) -> Iterator[InvalidDocument]:
-    """The first unknown field of each name in each object."""
-    for entry in (entry for of_kind in found.entries.values() for entry in of_kind.values()):
-        names: set[str] = set()
-        for path, name, known in unknown_in(type(entry.object), entry.raw):
-            if name not in names:
-                names.add(name)
-                reason = f"no release has this field{_meant(name, known)}"
-                yield invalid_document(entry.origin, subject_of(entry.raw), path, reason)
-
-
-def _unknown_kinds(found: Bundle) -> Iterator[InvalidDocument]:
-    """Objects of the group of devices with a kind that no release has."""
-    known = sorted(kind for group, kind in NAMES if group == RESOURCE)
-    for document in found.others.values():
-        group, kind = str(document.raw.get("apiVersion")).rpartition("/")[0], str(document.raw.get("kind"))
-        if group == RESOURCE and is_newer(group, kind):
-            reason = f"no release has this kind{_meant(kind, known)}"
-            yield invalid_document(document.origin, subject_of(document.raw), "kind", reason)
-
-
-def _meant(name: str, known: Iterable[str]) -> str:
-    close = closest(name, known, most=1, cutoff=0.75)
-    return f"; did you mean {close[0]}?" if close else ""
 
 
 def _is_question(document: Document) -> bool:
@@ -186,17 +151,3 @@ def read_valid(raws: Iterable[dict[str, Any]]) -> Iterator[ApiObject]:
             yield read(raw)
         except Malformed as exc:
             remark(f"refused: {exc}")
-
-
-def supply_of(bundle: Bundle) -> list[ApiObject]:
-    """The objects of manifests but for nodes, claims and pods, in the order in which a store needs them."""
-    kinds = (*GROUPS, Namespace, DeviceClass, DeviceTaintRule, ResourceSlice)
-    return [*storage_of(bundle), *(one for kind in kinds for one in bundle.of(kind))]
-
-
-def bundle_objects(bundle: Bundle) -> Iterator[ApiObject]:
-    """All of them, with the nodes that the slices imply and a unique uid for each claim."""
-    yield from supply_of(bundle)
-    yield from infer_nodes(bundle.of(Node), bundle.of(ResourceSlice)).nodes
-    yield from map(with_own_uid, bundle.of(ResourceClaim))
-    yield from bundle.of(Pod)

@@ -11,6 +11,7 @@ import click
 from reconciler.analysis.capacity.evicted import held_under_taint
 from reconciler.analysis.capacity.grouping import LABEL
 from reconciler.analysis.capacity.lines import By
+from reconciler.analysis.manifest_world import bundle_objects
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.plugins import PLUGINS
 from reconciler.cli.cluster import (
@@ -27,7 +28,7 @@ from reconciler.cli.cluster import (
 )
 from reconciler.cli.contexts import ask_each, check_contexts, contexts_as_json, report_unreached, side_by_side
 from reconciler.cli.exits import NoAnswer, errors_as
-from reconciler.cli.input import bundle_objects, read_files, read_valid
+from reconciler.cli.input import read_files, read_valid
 from reconciler.cli.options import (
     FOR_PEOPLE,
     Clock,

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from reconciler.allocation.gangs.kinds import GangGranted
+from reconciler.analysis.manifest_world import supply_of
 from reconciler.api.manifests.bundle import Bundle, Claims
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.core import Node
@@ -17,7 +18,7 @@ from reconciler.cli.cluster import (
     split_held_room,
 )
 from reconciler.cli.explain_cluster import gang_now
-from reconciler.cli.input import read_files, supply_of
+from reconciler.cli.input import read_files
 from reconciler.cli.options import FOR_PEOPLE
 from reconciler.cli.output import Console, Table, echo_value, print_table
 from reconciler.cli.world import intake_of, planners

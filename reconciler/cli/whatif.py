@@ -2,8 +2,8 @@
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence, Set
-from typing import NamedTuple, TextIO, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TextIO
 
 import click
 from msgspec.structs import replace
@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from reconciler.allocation.dra.budget import STEPS
 from reconciler.allocation.policies.selection import Policies
 from reconciler.analysis.whatif.answering import answer
-from reconciler.analysis.whatif.reading import groups_of, units_in
+from reconciler.analysis.whatif.fleet import Fleet, fleet_of_manifests, last_of, of_plugins, single
+from reconciler.analysis.whatif.reading import units_in
 from reconciler.analysis.whatif.scenario import (
     Answer,
-    Baseline,
     Gang,
     Limit,
     Lost,
@@ -26,17 +26,16 @@ from reconciler.analysis.whatif.scenario import (
     as_json,
 )
 from reconciler.api.manifests.bundle import Bundle, storage_of
-from reconciler.api.manifests.inferred_nodes import InferredNodes, infer_nodes
-from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
-from reconciler.api.objects.core import Namespace, Node, Pod
+from reconciler.api.manifests.inferred_nodes import infer_nodes
+from reconciler.api.objects.claims import DeviceClass
+from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
-from reconciler.api.objects.storage import STORAGE
 from reconciler.api.plugins import kinds_of_plugins
 from reconciler.cli.cluster import KINDS, Connection, from_cluster, list_objects, split_held_room
 from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
-from reconciler.cli.input import bundle_objects, read_files, read_valid
+from reconciler.cli.input import read_files, read_valid
 from reconciler.cli.options import fleet_options, namespace_of, namespace_option
 from reconciler.cli.output import Console, Table, counted, echo_value, print_line, print_table
 from reconciler.cli.progress import ProgressTracker, track_progress
@@ -47,19 +46,6 @@ from reconciler.state.trial import store_of
 
 MAX_COPIES = 10_000
 """The largest --count"""
-
-T = TypeVar("T", bound=ApiObject)
-
-
-class Fleet(NamedTuple):
-    """What is read of manifests or a cluster."""
-
-    nodes: InferredNodes
-    objects: list[ApiObject]
-    devices: tuple[ApiObject, ...]
-    """Of plugins"""
-    held: tuple[Nomination, ...] = ()
-    """Room that the leader of the cluster holds"""
 
 
 @click.command()
@@ -128,22 +114,9 @@ def whatif(
         more = read_files(added, progress)
         if first.refused or more.refused:
             raise NoAnswer("some objects of the first -f or of --add are invalid; fix them")
-        nodes, objects, devices, held = _fleet(first, units, more, files, connection, progress)
-        store = store_of(progress.each("loading objects", objects), rules)
-        for one in held:
-            store.nominate(one)  # the simulation holds their room on the nodes
-        namespaces = tuple(one for one in objects if isinstance(one, Namespace))
-        storage = tuple(one for one in objects if type(one).__name__ in STORAGE)
-        baseline = Baseline(
-            store,
-            nodes.described,
-            namespaces,
-            nodes.supposed,
-            devices,
-            {"koordinator_semantics": koordinator_semantics},
-            storage,
-            groups=groups_of(objects),
-        )
+        fleet = _fleet(first, units, more, files, connection, progress)
+        store = store_of(progress.each("loading objects", fleet.objects), rules)
+        baseline = fleet.baseline(store, {"koordinator_semantics": koordinator_semantics})
         scenario = Scenario(units, count, freed, frozenset(drained))
         if not units and not drained:
             raise NoAnswer(f"{files[0]} has no pending claim, no template and no pod")
@@ -167,48 +140,34 @@ def _fleet(
     progress: ProgressTracker,
 ) -> Fleet:
     """Read the fleet."""
-    extra = [*more.of(ResourceSlice), *more.of(DeviceClass)]
     if not connection.named:
-        rest = read_files(files[1:], progress)
-        objects = [
-            *bundle_objects(first),
-            *(one for one in bundle_objects(rest) if not isinstance(one, Node)),
-            *extra,
-        ]
-        pods = {unit.pod.key for unit in _single(units) if unit.pod is not None}
-        objects = [one for one in objects if not _is_question(one, pods)]
-        slices = [one for one in objects if isinstance(one, ResourceSlice)]
-        devices = _last_of(one for bundle in (first, rest, more) for one in _of_plugins(bundle))
-        if not slices and not devices:
+        fleet = fleet_of_manifests(first, read_files(files[1:], progress), more, units)
+        if not fleet.devices and not any(isinstance(one, ResourceSlice) for one in fleet.objects):
             raise click.UsageError(
                 "No ResourceSlice or Device was read: add --cluster, or more files with -f."
             )
-        described = _last_of([*first.of(Node), *rest.of(Node), *more.of(Node)])
-        found = infer_nodes(described, slices, [one.key.name for one in devices])
-        return Fleet(
-            found,
-            [*found.nodes, *(one for one in objects if not isinstance(one, Node))],
-            _last_of(devices),
-        )
+        return fleet
     progress.stage("reading the cluster")
     objects, machines, held = _listed(units, first, connection)
     listed = [*objects, *storage_of(first)]  # the last of a name counts
-    extra += [*first.of(ResourceSlice), *first.of(DeviceClass)]
+    extra = [
+        one for given in (more, first) for kind in (ResourceSlice, DeviceClass) for one in given.of(kind)
+    ]
     added = [one for one in extra if isinstance(one, ResourceSlice)]
     known = [one for one in listed if isinstance(one, Node)]
-    found = infer_nodes(_last_of([*known, *first.of(Node), *more.of(Node)]), added)
+    found = infer_nodes(last_of([*known, *first.of(Node), *more.of(Node)]), added)
     if found.assumed is not None:  # a cluster lists all its nodes
         found = replace(found, nodes=found.nodes[:-1], assumed=None)
-    given: list[ApiObject] = [*machines, *_of_plugins(first), *_of_plugins(more)]
+    devices: list[ApiObject] = [*machines, *of_plugins(first), *of_plugins(more)]
     others = (one for one in listed if not isinstance(one, Node))
-    return Fleet(found, [*found.nodes, *others, *extra], _last_of(given), held)
+    return Fleet(found, [*found.nodes, *others, *extra], last_of(devices), held)
 
 
 def _listed(
     units: tuple[Unit | Gang, ...], first: Bundle, connection: Connection
 ) -> tuple[list[ApiObject], list[ApiObject], tuple[Nomination, ...]]:
     """Read a cluster. Only pods without claims can be placed on one that does not serve claims."""
-    claims = any(unit.claims for unit in _single(units))
+    claims = any(unit.claims for unit in single(units))
     again = connection._replace(quiet=True)  # the first listing says which cluster it is
     try:
         pods = [entry.raw for entry in first.entries.get(Pod.__name__, {}).values()]
@@ -225,28 +184,6 @@ def _listed(
             raise
         machines = []
     return list(read_valid(listed)), list(read_valid(machines)), held
-
-
-def _of_plugins(bundle: Bundle) -> Iterator[ApiObject]:
-    """The objects that plugins read."""
-    return (one for one in bundle.objects() if type(one).__name__ in kinds_of_plugins())
-
-
-def _single(units: Iterable[Unit | Gang]) -> Iterator[Unit]:
-    """The units, and those of gangs."""
-    for unit in units:
-        yield from unit.members if isinstance(unit, Gang) else (unit,)
-
-
-def _is_question(obj: ApiObject, pods: Set[ObjectKey]) -> bool:
-    """Objects to place are not part of the fleet; nor are other pending claims."""
-    pending = isinstance(obj, ResourceClaim) and obj.allocation is None
-    return pending or isinstance(obj, ResourceClaimTemplate) or (isinstance(obj, Pod) and obj.key in pods)
-
-
-def _last_of(objects: Iterable[T]) -> tuple[T, ...]:
-    """The last object of each name."""
-    return tuple({one.key: one for one in objects}.values())
 
 
 def _print_result(result: Answer, units: tuple[Unit | Gang, ...], output: str) -> None:

@@ -7,17 +7,14 @@ from typing import Any, NamedTuple
 from reconciler.aio.queue import Queue
 from reconciler.allocation.placement.order import queue_key
 from reconciler.allocation.policies.selection import PLAIN, Policies
+from reconciler.analysis.manifest_world import world_of_manifests
 from reconciler.analysis.world import Wanted, WantedGang, WantedPod, World, world_of
-from reconciler.api.manifests.bundle import Bundle, Claims
-from reconciler.api.manifests.inferred_nodes import infer_nodes
 from reconciler.api.objects.changes import Refused, Replaced
-from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.core import Node, Pod, PodDisruptionBudget, is_live
+from reconciler.api.objects.core import is_live
 from reconciler.api.objects.gangs import GangKey, gang_of
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.similar_names import similar_key
-from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.objects.storage import STORAGE
 from reconciler.api.plugins import serving
 from reconciler.api.versions.reading import read
@@ -31,7 +28,7 @@ from reconciler.cli.cluster import (
     waits_for_volumes,
 )
 from reconciler.cli.exits import NoAnswer
-from reconciler.cli.input import read_files, read_valid, supply_of
+from reconciler.cli.input import read_files, read_valid
 from reconciler.cli.progress import ProgressTracker
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve
 from reconciler.control.intake import Intake
@@ -50,17 +47,6 @@ class Waiting(NamedTuple):
     message: str = ""
     placed: bool = False
     """Without a question: whether it has its devices"""
-
-
-def world_of_manifests(bundle: Bundle, rules: Semantics) -> World:
-    """The state of manifests. Nothing that waits is placed first."""
-    claims, inferred = Claims(bundle), infer_nodes(bundle.of(Node), bundle.of(ResourceSlice))
-    objects: list[ApiObject] = [*inferred.described, *supply_of(bundle), *bundle.of(PodDisruptionBudget)]
-    before = {pod.key: pod.metadata.uid for pod in bundle.of(Pod)}
-    now = {pod.key: pod.metadata.uid for pod in claims.pods}
-    objects += [_with_uids(claims.typed(key), before, now) for key in claims.entries]
-    objects += claims.pods
-    return world_of(objects, rules, supposed=inferred.supposed, may_suppose=True)
 
 
 def world_of_cluster(raws: Iterable[dict[str, Any]], rules: Semantics) -> World:
@@ -89,19 +75,6 @@ def read_world(
     progress.stage("reading the cluster")
     raws = from_cluster(list_objects(KINDS, connection, volumes=True, budgets=budgets))
     return world_of_cluster(raws, rules)
-
-
-def _with_uids(
-    claim: ResourceClaim, before: Mapping[ObjectKey, str], now: Mapping[ObjectKey, str]
-) -> ResourceClaim:
-    """A claim of manifests with the uids that its pods have here."""
-    users = []
-    for user in claim.status.reserved_for:
-        key = ObjectKey(claim.key.namespace, user.name)
-        same = user.resource == "pods" and key in now and before[key] in ("", user.uid)
-        users.append(user.model_copy(update={"uid": now[key]}) if same else user)
-    status = claim.status.model_copy(update={"reserved_for": tuple(users)})
-    return claim.model_copy(update={"status": status})
 
 
 class Asking:

@@ -10,6 +10,7 @@ LEVELS = (
     {"operations"},
     {"app"},
     {"plugins"},
+    {"library"},
     {"cli"},
 )
 """A room may import the rooms of all levels before its own."""
@@ -22,7 +23,7 @@ BESIDE = {
 }
 """Rooms beside the levels, and what they may import."""
 
-LOOKS_OUT = ("control", "operations", "app", "plugins", "cli")
+LOOKS_OUT = ("control", "operations", "app", "plugins", "library", "cli")
 """Rooms that may import settings, cluster and ha as well; only cli may import embedded."""
 
 

@@ -34,6 +34,7 @@ LIBRARIES = {
         "asyncio", "datetime", "hashlib", "msgspec", "numpy", "pydantic", "pydantic_core",
         "random", "structlog",
     },
+    "library": {"datetime", "msgspec", "pandas", "polars"},
     "cli": {
         "annotated_types", "asyncio", "click", "datetime", "msgspec", "os", "pydantic", "random", "rich",
         "signal", "structlog", "threading", "time", "yaml",

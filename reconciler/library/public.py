@@ -1,0 +1,67 @@
+"""The public names: what `dra_reconciler` has."""
+
+from reconciler.allocation.policies.names import POLICIES
+from reconciler.errors import Rejected
+from reconciler.library.fleet import By, Fleet, Objects, Policy, Release
+from reconciler.library.making import (
+    MIG_PROFILES,
+    MigProfile,
+    claim,
+    device_class,
+    devices,
+    mig_gpus,
+    node,
+    pod,
+)
+from reconciler.library.results import (
+    Allocation,
+    Explanation,
+    Gate,
+    Grant,
+    Item,
+    Lost,
+    Manifest,
+    Option,
+    Pending,
+    Placed,
+    PodSet,
+    Profile,
+    Rows,
+    Sizing,
+    Usage,
+    WhatIf,
+)
+
+__all__ = [
+    "MIG_PROFILES",
+    "POLICIES",
+    "Allocation",
+    "By",
+    "Explanation",
+    "Fleet",
+    "Gate",
+    "Grant",
+    "Item",
+    "Lost",
+    "Manifest",
+    "MigProfile",
+    "Objects",
+    "Option",
+    "Pending",
+    "Placed",
+    "PodSet",
+    "Policy",
+    "Profile",
+    "Rejected",
+    "Release",
+    "Rows",
+    "Sizing",
+    "Usage",
+    "WhatIf",
+    "claim",
+    "device_class",
+    "devices",
+    "mig_gpus",
+    "node",
+    "pod",
+]
