@@ -1,7 +1,7 @@
 """Gangs: pods that run together, in racks and blocks."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter, thread_time
 
 import numpy as np
@@ -14,7 +14,13 @@ from perf.workload import Figure, Outcome, Progress, Size, Workload
 from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.dra.budget import UNLIMITED
 from reconciler.allocation.gangs.deciding import decide_gang
-from reconciler.allocation.gangs.kinds import GangGranted, GangQuestion, GangUnsatisfied, Member
+from reconciler.allocation.gangs.kinds import (
+    AskedGroup,
+    GangGranted,
+    GangQuestion,
+    GangUnsatisfied,
+    Member,
+)
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Node, Pod
@@ -58,6 +64,19 @@ class Cluster:
             if held:
                 self._hold(name, held)
 
+    def leave_groups(self, groups: int, pods: int) -> None:
+        """Hold a node in each rack of so many whole nodes, but for one group too few in each block."""
+        of_rack: dict[tuple[str, str], list[str]] = {}
+        for node in self.nodes.known:
+            labels = node.metadata.labels
+            of_rack.setdefault((labels[racks.BLOCK], labels[racks.RACK]), []).append(node.key.name)
+        left: dict[str, int] = {}
+        for (block, _), names in sorted(of_rack.items()):
+            left[block] = left.get(block, 0) + (len(names) >= pods)
+            if len(names) >= pods and left[block] >= groups:
+                for name in sorted(names)[: len(names) - pods + 1]:
+                    self._hold(name, 1)
+
     def leave(self, pods: int, gpus: int) -> None:
         """Hold whole nodes, until so few are left in each block that one pod too few fits."""
         left: dict[str, int] = {}
@@ -82,6 +101,16 @@ class Cluster:
         members = tuple(_member(make, f"gang-{self.number}-{n}", gpus) for n in range(pods))
         key = GangKey("default", GangSource.ANNOTATION, f"gang-{self.number}")
         return GangQuestion(key, members, pods, tuple(tiers))
+
+    def tree(self, groups: int, pods: int, gpus: int) -> GangQuestion:
+        """A new tree: a block for all of it, a rack for each of its groups."""
+        asked = self.question(racks.gpu_claim, groups * pods, gpus, ())
+        rack, block = Tier(racks.RACK, required=True), Tier(racks.BLOCK, required=True)
+        inside = tuple(
+            AskedGroup(f"group-{n}", pods, (rack,), members=tuple(range(n * pods, (n + 1) * pods)))
+            for n in range(groups)
+        )
+        return replace(asked, tree=AskedGroup("tree", groups, (block,), groups=inside))
 
     def decide(self, question: GangQuestion, *, keep: bool) -> GangGranted | GangUnsatisfied:
         """Decide a gang as the controller does; from the question to the seats that are held is timed."""
@@ -176,9 +205,25 @@ def sequence(size: Size, progress: Progress) -> Outcome:
     return Outcome([*rates, *_figures(cluster)])
 
 
+def tree(size: Size, progress: Progress) -> Outcome:
+    """A tree of groups in an empty fleet; without room for one of its groups, if so asked."""
+    cluster, groups = Cluster.of(size), size["groups"]
+    if size["case"] == 5:
+        cluster.leave_groups(groups, size["pods"])
+    for number in range(size["gangs"]):
+        question = cluster.tree(groups, size["pods"], size["gpus"])
+        outcome = cluster.decide(question, keep=False)
+        if size["case"] == 4:
+            _seated(outcome, question)
+        elif isinstance(outcome, GangGranted) or f"{groups - 1} of {groups} groups" not in outcome.message:
+            raise Wrong(f"all groups but one must fit: {outcome}")
+        progress(number + 1, size["gangs"])
+    return Outcome(list(_figures(cluster)))
+
+
 def gang(size: Size, progress: Progress) -> Outcome:
     """One of the cases."""
-    return (large, full, impossible, sequence)[size["case"]](size, progress)
+    return (large, full, impossible, sequence, tree, tree)[size["case"]](size, progress)
 
 
 _FLEET = {"nodes": 1250, "racks": 160, "blocks": 8}
@@ -191,6 +236,22 @@ WORKLOADS = [
             "64 pods of 8 pairs": {**_FLEET, "case": 0, "pods": 64, "gpus": 8, "gangs": 40},
             "8 pods in a rack, 70 % full": {**_FLEET, "case": 1, "pods": 8, "gpus": 4, "gangs": 100},
             "impossible by one pod": {**_FLEET, "case": 2, "pods": 64, "gpus": 8, "gangs": 40},
+            "a tree of 8 groups of 8 pods": {
+                **_FLEET,
+                "case": 4,
+                "groups": 8,
+                "pods": 8,
+                "gpus": 8,
+                "gangs": 40,
+            },
+            "a tree impossible by one group": {
+                **_FLEET,
+                "case": 5,
+                "groups": 8,
+                "pods": 8,
+                "gpus": 8,
+                "gangs": 40,
+            },
             "1 to 16 pods": {**_FLEET, "case": 3, "pods": 16, "gpus": 1, "gangs": 1000},
         },
         tiny={"nodes": 16, "racks": 4, "blocks": 2, "case": 0, "pods": 4, "gpus": 8, "gangs": 2},

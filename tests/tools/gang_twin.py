@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, permutations
 
-from reconciler.allocation.gangs.kinds import GangGranted
+from reconciler.allocation.gangs.kinds import AskedGroup, GangGranted
 from tests.tools.gang_world import ANY, CLIQUE, KEYS, Asking, Device, GangWorld, Machine, Want
 
 Given = Mapping[str, tuple[Device, ...]]
@@ -59,7 +59,27 @@ def verdict(world: GangWorld, seats: Seats) -> Verdict | None:
     met = tuple(_met(world, seats, tier.key) for tier in world.tiers)
     if any(tier.required and not one for tier, one in zip(world.tiers, met, strict=True)):
         return None
+    if world.tree is not None and _seated(world, seats, world.tree) != len(seats.nodes):
+        return None
     return len(seats.nodes), met
+
+
+def _seated(world: GangWorld, seats: Seats, group: AskedGroup) -> int:
+    """How many pods of a group have a place, if it keeps its rules with them; -1 if it breaks one."""
+    mine = [world.pods[at].name for leaf in group.pod_groups() for at in leaf.members]
+    nodes = [seats.nodes[name] for name in mine if name in seats.nodes]
+    if not nodes:
+        return 0 if group.is_done else -1
+    for tier in group.tiers:
+        values = {_label(world, node, tier.key) for node in (*nodes, *group.nodes)}
+        if len(values) > 1 or "" in values:
+            return -1
+    if not group.groups:
+        return len(nodes) if len(nodes) >= group.least else -1
+    found = [_seated(world, seats, one) for one in group.groups]
+    have = sum(number >= 0 for number in found)
+    used = sum(number for number in found if number > 0)
+    return used if have >= group.least and used == len(nodes) else -1
 
 
 def allowed(world: GangWorld, seats: Seats) -> bool:

@@ -3,12 +3,13 @@
 Plain data, and as API objects.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hypothesis import strategies as st
 
-from reconciler.allocation.gangs.kinds import GangQuestion, Member
+from reconciler.allocation.gangs.kinds import AskedGroup, GangQuestion, Member
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Node, Pod
@@ -117,6 +118,7 @@ class GangWorld:
     least: int
     tiers: tuple[Tier, ...]
     placed: tuple[str, ...] = ()
+    tree: AskedGroup | None = None
 
     def trial(self) -> Trial:
         """A trial over the world."""
@@ -148,7 +150,7 @@ class GangWorld:
             Member(_pod(pod), tuple(claims[want.name] for want in pod.wants)) for pod in self.pods
         )
         key = GangKey("default", GangSource.ANNOTATION, "g")
-        return GangQuestion(key, members, self.least, self.tiers, self.placed)
+        return GangQuestion(key, members, self.least, self.tiers, self.placed, tree=self.tree)
 
 
 def _machine(one: Machine) -> Object:
@@ -408,3 +410,30 @@ def varied_worlds(draw: Any, *sorts: str) -> GangWorld:
         pods.append(Asking(f"p{n}", 1, (want,), even=even, volume=with_volume))
     tiers = tuple(Tier(key, required=draw(st.booleans())) for key in draw(st.sampled_from([(), ("rack",)])))
     return GangWorld(machines, (), tuple(pods), draw(st.integers(1, len(pods))), tiers)
+
+
+@st.composite
+def _group(
+    draw: Any, name: str, keys: Sequence[str], groups: Sequence[AskedGroup] = (), pods: Sequence[int] = ()
+) -> AskedGroup:
+    tiers = draw(st.sampled_from([(), *((Tier(key, required=True),) for key in keys)]))
+    nodes = draw(st.sampled_from([(), (), (), (), ("n0",)]))
+    least = draw(st.integers(1 if groups or not nodes else 0, len(groups) or len(pods)))
+    return AskedGroup(name, least, tiers, nodes, tuple(pods), tuple(groups))
+
+
+@st.composite
+def tree_worlds(draw: Any, worlds: st.SearchStrategy[GangWorld]) -> GangWorld:
+    """The pods of a world in two to four groups, on one or two levels."""
+    world = draw(worlds)
+    number = len(world.pods)
+    of = [draw(st.integers(0, 3)) for _ in range(number)]
+    inner = ["rack", "kubernetes.io/hostname"]
+    leaves = [
+        draw(_group(f"leaf{one}", inner, (), [at for at in range(number) if of[at] == one]))
+        for one in sorted(set(of))
+    ]
+    cut = draw(st.integers(0, len(leaves)))
+    below = [draw(_group("middle", ["rack", "block"], leaves[:cut]))] if cut else []
+    root = draw(_group("root", ["rack", "block"], [*below, *leaves[cut:]]))
+    return replace(world, least=max(root.least_pods, 1), tiers=(), placed=(), tree=root)

@@ -16,6 +16,9 @@ from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
 from reconciler.allocation.gangs.attempts import OutOfSteps, Pace
 from reconciler.allocation.gangs.domains import Domain, Domains, Tiers
 from reconciler.allocation.gangs.kinds import (
+    NO_TOPOLOGY,
+    UNPLACED,
+    AskedGroup,
     GangGranted,
     GangQuestion,
     GangUnsatisfied,
@@ -26,6 +29,8 @@ from reconciler.allocation.gangs.kinds import (
 )
 from reconciler.allocation.gangs.places import Likeness, Places, leave
 from reconciler.allocation.gangs.search import Field, Partial, Search, Taken
+from reconciler.allocation.gangs.tree_domains import UnknownKey
+from reconciler.allocation.gangs.trees import TreeDecision
 from reconciler.allocation.placement.device_room import devices_take
 from reconciler.allocation.placement.placing import Placement, refusal_reason
 from reconciler.allocation.placement.volumes import minds_other_pods
@@ -37,9 +42,6 @@ from reconciler.errors import Rejected
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.pods.terms import affinity_of, anti_affinity_of, ports_of
 from reconciler.state.trial import Trial
-
-UNPLACED = "GangUnplaced"
-NO_TOPOLOGY = "GangTopologyUnknown"
 
 
 def no_domain(question: GangQuestion, key: str) -> GangUnsatisfied:
@@ -188,7 +190,7 @@ def _decide(
     snapshot = trial.snapshot
     try:
         company = pod_interactions(question.members, trial.nodes)
-        kinds = kinds_of(question.members, snapshot, trial.nodes, company)
+        kinds = kinds_of(question.members, snapshot, trial.nodes, company, question.tree)
         # Here, for a thread works on a fork, which can refuse what is not listed but not have it listed.
         placement = Placement(trial.nodes, supposed=trial.supposed)
         for kind in kinds:
@@ -202,6 +204,8 @@ def _decide(
         return GangUnsatisfied(refusal_reason(exc), str(exc)), False
     apart, order = _apart(shapes, snapshot), snapshot.topology.order
     field = Field(kinds, company, places, trial, apart, order, question.policies)
+    if question.tree is not None:
+        return _decide_tree(question, question.tree, field, before, steps, budget)
     tiers = Tiers(question, trial.nodes, snapshot)
     if tiers.unknown and any(tier.required and tier.key in tiers.unknown for tier in question.tiers):
         return no_domain(question, tiers.unknown[0]), False
@@ -220,8 +224,34 @@ def _decide(
         )
         return refusal, decision.gave_up
     domain, taken = found
-    granted = _granted(question, field, domain, taken, before, decision.taken_steps)
+    granted = _granted(question, field, domain.met, taken, before, decision.taken_steps)
     return replace(granted, policy=used), decision.gave_up
+
+
+def _decide_tree(
+    question: GangQuestion,
+    tree: AskedGroup,
+    field: Field,
+    before: dict[ObjectKey, str],
+    steps: int,
+    budget: Budget,
+) -> tuple[GangGranted | GangUnsatisfied, bool]:
+    """The same for a tree of groups."""
+    used = _policies_of(question, field.kinds, field.trial.snapshot)
+    pace = Pace(budget, HARD_DOMAINS * steps)
+    try:
+        decision = TreeDecision(question, tree, field, pace, steps)
+    except UnknownKey as exc:
+        return no_domain(question, str(exc)), False
+    found = decision.run()
+    if found is not None:
+        met, taken = found
+        granted = _granted(question, field, met, taken, before, pace.taken)
+        return replace(granted, policy=used), decision.gave_up
+    if decision.gave_up or any(kind.error is not None for kind in field.kinds):
+        refusal = refused(question, field, (), decision.fits, pace.taken, gave_up=decision.gave_up)
+        return refusal, decision.gave_up
+    return decision.refusal(), False
 
 
 def _policies_of(question: GangQuestion, kinds: Sequence[Kind], snapshot: Snapshot) -> str:
@@ -331,7 +361,8 @@ class _Decision(Struct, eq=False):
     def _search(self, domain: Domain, target: int, steps: int) -> tuple[Taken, ...] | None:
         field, devices = self.field, domain.grouping.devices
         pace = Pace(self.budget, steps)
-        likeness = Likeness(field.kinds, field.places, devices, field.trial, joined=field.shares)
+        allowed = np.stack(field.places.at_first)
+        likeness = Likeness(field.kinds, allowed, devices, field.trial, joined=field.shares)
         among = domain.places(self.tiers)
         search = Search(field, domain.limits, likeness, devices, among, pace)
         try:
@@ -354,7 +385,7 @@ class _Decision(Struct, eq=False):
 def _granted(
     question: GangQuestion,
     field: Field,
-    domain: Domain,
+    met: tuple[tuple[Tier, str], ...],
     taken: Sequence[Taken],
     before: dict[ObjectKey, str],
     steps: int,
@@ -379,4 +410,4 @@ def _granted(
                 plans.append(plan)
         seats.append(Seat(member.pod.key, order[place_of[at]], tuple(plans)))
     came = (field.kinds[one.kind].members[one.member].pod.key for one in taken)
-    return GangGranted(tuple(seats), tuple(left_out), domain.met, steps, order=tuple(came))
+    return GangGranted(tuple(seats), tuple(left_out), met, steps, order=tuple(came))

@@ -4,10 +4,11 @@ Alike are equal pods with equal claims. Each kind is planned once.
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from reconciler.allocation.alignment.partitions import partitioned_requests
 from reconciler.allocation.alignment.preferences import alignments, has_preferences, preferences_of
@@ -18,7 +19,7 @@ from reconciler.allocation.placement.volumes import minds_other_pods
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
-from reconciler.api.objects.gangs import GangKey, Tier
+from reconciler.api.objects.gangs import GangKey, GangRules, Tier, gang_of
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Plan, Reason
 from reconciler.api.objects.selectors import Selector
@@ -29,6 +30,9 @@ from reconciler.state.nodes.room import Wanted, demand
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.pods.terms import affinity_of, anti_affinity_of, ports_of, spread_of
 
+UNPLACED = "GangUnplaced"
+NO_TOPOLOGY = "GangTopologyUnknown"
+
 
 class Member(Struct, frozen=True):
     """A gated pod of the gang."""
@@ -38,6 +42,58 @@ class Member(Struct, frozen=True):
     """To be allocated for it. A claim that several members share is in each of them"""
     held: tuple[ResourceClaim, ...] = ()
     """Its claims that are allocated already"""
+
+
+class AskedGroup(Struct, frozen=True):
+    """A group in a tree of groups, and what it still needs."""
+
+    name: str
+    least: int
+    """How many of its members must get a place; of a group of groups, how many of its groups"""
+    tiers: tuple[Tier, ...] = ()
+    """All required; only labels of nodes"""
+    nodes: tuple[str, ...] = ()
+    """Nodes of its pods that have a place already. They determine its domain"""
+    members: tuple[int, ...] = ()
+    """Of a group of pods: the positions of its members in the question"""
+    groups: tuple["AskedGroup", ...] = ()
+    """Of a group of groups: those in it"""
+
+    def pod_groups(self) -> Iterator["AskedGroup"]:
+        """The groups of pods in it, or itself."""
+        if not self.groups:
+            yield self
+        for group in self.groups:
+            yield from group.pod_groups()
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it needs nothing more."""
+        return sum(group.is_done for group in self.groups) >= self.least if self.groups else not self.least
+
+    @property
+    def least_pods(self) -> int:
+        """How many members must get a place at least."""
+        if not self.groups:
+            return self.least
+        return sum(sorted(group.least_pods for group in self.groups)[: self.least])
+
+    @classmethod
+    def of(cls, rules: GangRules, members: Sequence[Member], placed: Mapping[str, Sequence[str]]) -> Self:
+        """What a tree still needs. `placed` has the nodes of pods with a place, by their group."""
+        if rules.groups:
+            groups = tuple(cls.of(group, members, placed) for group in rules.groups)
+            nodes = dict.fromkeys(node for group in groups for node in group.nodes)
+            return cls(rules.name, rules.least, rules.tiers, tuple(nodes), groups=groups)
+        there = placed.get(rules.name, ())
+        mine = [at for at, member in enumerate(members) if _group_name(member.pod) == rules.name]
+        nodes = dict.fromkeys(filter(None, there))
+        return cls(rules.name, max(rules.least - len(there), 0), rules.tiers, tuple(nodes), tuple(mine))
+
+
+def _group_name(pod: Pod) -> str:
+    gang = gang_of(pod)
+    return gang.name if gang is not None else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +113,8 @@ class GangQuestion:
     """Devices of members that have a place already. They determine the domain of tiers by attribute"""
     policies: Policies = field(default=PLAIN, compare=False)
     """Which nodes of a domain, and which devices of a node, to prefer"""
+    tree: AskedGroup | None = None
+    """Of a tree of groups: what is needed in place of `tiers` and `nodes`; `least` is what that adds up to"""
 
 
 class Seat(Struct, frozen=True):
@@ -122,6 +180,10 @@ class Kind(Struct, frozen=True, eq=False):
     """Whether its claims have preferences"""
     has_alternatives: bool = False
     """Whether nodes differ in more than whether they fit: by preferences, or alternatives"""
+    group: int = 0
+    """In a tree: which of the groups of pods"""
+    like: int = 0
+    """Equal for kinds that differ only in their group"""
 
     @property
     def pod(self) -> Pod:
@@ -177,19 +239,36 @@ def pod_interactions(members: Sequence[Member], nodes: Nodes) -> PodInteractions
 
 
 def kinds_of(
-    members: Sequence[Member], snapshot: Snapshot, nodes: Nodes, company: PodInteractions
+    members: Sequence[Member],
+    snapshot: Snapshot,
+    nodes: Nodes,
+    company: PodInteractions,
+    tree: AskedGroup | None = None,
 ) -> tuple[Kind, ...]:
-    """The kinds of a gang, in the order of their first members."""
+    """The kinds of a gang, in the order of their first members. Members of different groups are not alike."""
+    groups = {} if tree is None else _numbers(tree)
     users = Counter(claim.metadata.uid for member in members for claim in member.claims)
     shared = {uid for uid, number in users.items() if number > 1}
-    of_key: dict[Hashable, list[int]] = {}
+    of_key: dict[tuple[int, Hashable], list[int]] = {}
+    likes: dict[Hashable, int] = {}
     texts: dict[int, bytes] = {}
     for at, member in enumerate(members):
-        of_key.setdefault(_key(member, shared, texts, nodes, company), []).append(at)
+        key = _key(member, shared, texts, nodes, company)
+        likes.setdefault(key, len(likes))
+        of_key.setdefault((groups.get(at, 0), key), []).append(at)
     return tuple(
-        _kind(number, [members[at] for at in positions], positions, shared, snapshot)
-        for number, positions in enumerate(of_key.values())
+        structs.replace(
+            _kind(number, [members[at] for at in positions], positions, shared, snapshot),
+            group=group,
+            like=likes[key],
+        )
+        for number, ((group, key), positions) in enumerate(of_key.items())
     )
+
+
+def _numbers(tree: AskedGroup) -> dict[int, int]:
+    """Position of a member -> the number of its group among the groups of pods."""
+    return {at: number for number, group in enumerate(tree.pod_groups()) for at in group.members}
 
 
 def kind_of(member: Member, snapshot: Snapshot) -> Kind:

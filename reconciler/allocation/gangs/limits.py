@@ -3,7 +3,9 @@
 Proves early that a domain is too small. Tested against exhaustive search. Source: GANG-9.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from copy import copy
 
 import numpy as np
 from msgspec import Struct
@@ -50,6 +52,10 @@ class Limits:
         self._order = snapshot.topology.order
         self.needs = [needs_of(_countable(kind, snapshot)) for kind in kinds]
         """Of each kind: key -> devices that each member needs. Only requests that can be counted"""
+        self._alike = Counter({kind.like: 0 for kind in kinds})
+        """Members of all kinds that are alike but for their group"""
+        for kind in kinds:
+            self._alike[kind.like] += len(kind.members)
         self._wanted = [_least_wanted(kind, snapshot) for kind in kinds]
         self.supplies: dict[RequestKey, Supply] = {}
         for kind in kinds:
@@ -77,8 +83,14 @@ class Limits:
         for key, need in self.needs[kind.number].items():
             supply = self.supplies[key]
             np.minimum(each, (supply.local + supply.far) // need, out=each)
-        np.minimum(each, 1 if ports_of(kind.pod) else len(kind.members), out=each)
+        np.minimum(each, 1 if ports_of(kind.pod) else self._alike[kind.like], out=each)
         return each
+
+    def within(self, allowed: Sequence[Mask]) -> "Limits":
+        """The same where each kind may use only these places, (N,) masks."""
+        found = copy(self)
+        found.each = np.where(np.stack(allowed), self.each, 0)
+        return found
 
     def in_domains(self, codes: Codes, size: int, numbers: Amounts) -> Amounts:
         """(G,) members that fit into each domain. `numbers` (K,) are those that have no place yet."""

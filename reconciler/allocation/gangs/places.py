@@ -1,14 +1,16 @@
-"""Which nodes a member of a gang may use, which are alike for the gang, and whether a plan still fits."""
+"""Which nodes a member of a gang may use, in which order, which are alike, and whether a plan still fits."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import chain
 
 import numpy as np
 
-from kernels.types import Mask
+from kernels.types import Mask, Rows
 from reconciler.allocation.alignment.partitions import partitioned_requests
 from reconciler.allocation.alignment.preferences import NODE, alignments, limit
 from reconciler.allocation.dra.availability import available
+from reconciler.allocation.dra.budget import Budget
+from reconciler.allocation.dra.preferred import preferred_places
 from reconciler.allocation.dra.state import constraint_on
 from reconciler.allocation.gangs.kinds import (
     GangGranted,
@@ -21,7 +23,7 @@ from reconciler.allocation.gangs.kinds import (
 from reconciler.allocation.placement.placing import Placement
 from reconciler.allocation.policies.policy import PodRoom
 from reconciler.allocation.policies.selection import Policies
-from reconciler.api.objects.claims import DeviceConstraint
+from reconciler.api.objects.claims import DeviceConstraint, ResourceClaim
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan
 from reconciler.errors import Rejected
@@ -123,9 +125,11 @@ class Likeness:
     """
 
     def __init__(
-        self, kinds: Sequence[Kind], places: Places, devices: Mask | None, trial: Trial, *, joined: bool
+        self, kinds: Sequence[Kind], allowed: Mask, devices: Mask | None, trial: Trial, *, joined: bool
     ) -> None:
-        """`devices` (D,) may be used; None for all. `joined`: claims that several members use exist."""
+        """`allowed` (K, N) are the places of each kind. `devices` (D,) may be used; None for all. `joined`:
+        claims that several members use exist.
+        """
         self._snapshot = trial.snapshot
         self._trial = trial
         self._nodes = trial.nodes
@@ -139,7 +143,7 @@ class Likeness:
         }
         self._known = not joined and self._comparable(kinds)
         self._sources = self._constraints(kinds) if self._known else []
-        self._masks = np.stack(places.at_first) if kinds else np.zeros((0, 0), dtype=np.bool_)
+        self._masks = allowed
         self._room = trial.nodes.room.free(frozenset(), but=())
         self._of_devices: dict[int, Hashable] = {}
 
@@ -242,6 +246,48 @@ def _pattern(codes: np.ndarray) -> bytes:
     return bytes(found.astype(np.int32).tobytes())
 
 
+class PlaceOrder:
+    """Orders the places of one domain."""
+
+    def __init__(
+        self, parts: Sequence[Rows], places: Places, trial: Trial, policies: Policies, budget: Budget
+    ) -> None:
+        """`parts` are the places of the domain in the order in which they are tried; policies order each."""
+        self._parts, self._places, self._trial = parts, places, trial
+        self._policies, self._budget = policies, budget
+        self.fixed = policies.order_nothing
+        """Whether the order is always that of the parts"""
+
+    def of(self, kind: Kind, member: int, claims: Sequence[ResourceClaim], allowed: Mask) -> Iterator[int]:
+        """The allowed places (N,) in order. `claims` are those that the member brings.
+
+        Whenever another place is asked for, the trial is as it was at first.
+        """
+        parts = [part[allowed[part]] for part in self._parts]
+        for part in parts:
+            if self.fixed or len(part) < 2:
+                yield from part.tolist()
+                continue
+            among = np.zeros(len(allowed), dtype=np.bool_)
+            among[part] = True
+            yield (first := next(self._preferred(kind, member, claims, among)))
+            # Ordered again, so that no snapshot is kept while others are placed: each would copy columns.
+            yield from [place for place in self._preferred(kind, member, claims, among) if place != first]
+
+    def room(self, kind: Kind, member: int) -> PodRoom | None:
+        """What policies may know of a member, and what it prefers."""
+        return self._places.room(kind, member, self._policies, self._trial.snapshot)
+
+    def _preferred(
+        self, kind: Kind, member: int, claims: Sequence[ResourceClaim], among: Mask
+    ) -> Iterator[int]:
+        """The places in `among` (N,) in the order of the policy for these claims; none orders pods alone."""
+        snapshot = self._trial.snapshot
+        policy = self._policies.of(claims, snapshot, self._budget) if claims else None
+        prefer = preferred_places(claims, snapshot, policy, self.room(kind, member))
+        return iter(np.flatnonzero(among).tolist()) if prefer is None else prefer(among)
+
+
 def gang_still_fits(question: GangQuestion, granted: GangGranted, before: Snapshot, trial: Trial) -> bool:
     """Whether all seats are possible in the state of a trial, which is as before on return.
 
@@ -271,7 +317,7 @@ def _devices_fit(granted: GangGranted, question: GangQuestion, before: Snapshot,
 def _pods_fit(granted: GangGranted, question: GangQuestion, trial: Trial) -> bool:
     leave(question, trial)
     company = pod_interactions(question.members, trial.nodes)
-    kinds = kinds_of(question.members, trial.snapshot, trial.nodes, company)
+    kinds = kinds_of(question.members, trial.snapshot, trial.nodes, company, question.tree)
     places = Places(kinds, company, trial)
     order = trial.snapshot.topology.order
     place_of = {name: at for at, name in enumerate(order)}

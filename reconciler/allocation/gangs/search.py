@@ -13,59 +13,14 @@ import numpy as np
 from msgspec import Struct
 
 from kernels.types import Amounts, Codes, Mask, Rows
-from reconciler.allocation.dra.budget import Budget
-from reconciler.allocation.dra.preferred import preferred_places
 from reconciler.allocation.gangs.attempts import Attempts, NodeSeats, OutOfSteps, Pace, Pair, PlacedMember
 from reconciler.allocation.gangs.kinds import Kind, PodInteractions
 from reconciler.allocation.gangs.limits import Limits
-from reconciler.allocation.gangs.places import Likeness, Places, takes
-from reconciler.allocation.policies.policy import PodRoom
+from reconciler.allocation.gangs.places import Likeness, PlaceOrder, Places, takes
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Plan
 from reconciler.state.trial import Trial
-
-
-class PlaceOrder:
-    """Orders the places of one domain."""
-
-    def __init__(
-        self, parts: Sequence[Rows], places: Places, trial: Trial, policies: Policies, budget: Budget
-    ) -> None:
-        """`parts` are the places of the domain in the order in which they are tried; policies order each."""
-        self._parts, self._places, self._trial = parts, places, trial
-        self._policies, self._budget = policies, budget
-        self.fixed = policies.order_nothing
-        """Whether the order is always that of the parts"""
-
-    def of(self, kind: Kind, member: int, claims: Sequence[ResourceClaim], allowed: Mask) -> Iterator[int]:
-        """The allowed places (N,) in order. `claims` are those that the member brings.
-
-        Whenever another place is asked for, the trial is as it was at first.
-        """
-        parts = [part[allowed[part]] for part in self._parts]
-        for part in parts:
-            if self.fixed or len(part) < 2:
-                yield from part.tolist()
-                continue
-            among = np.zeros(len(allowed), dtype=np.bool_)
-            among[part] = True
-            yield (first := next(self._preferred(kind, member, claims, among)))
-            # Ordered again, so that no snapshot is kept while others are placed: each would copy columns.
-            yield from [place for place in self._preferred(kind, member, claims, among) if place != first]
-
-    def room(self, kind: Kind, member: int) -> PodRoom | None:
-        """What policies may know of a member, and what it prefers."""
-        return self._places.room(kind, member, self._policies, self._trial.snapshot)
-
-    def _preferred(
-        self, kind: Kind, member: int, claims: Sequence[ResourceClaim], among: Mask
-    ) -> Iterator[int]:
-        """The places in `among` (N,) in the order of the policy for these claims; none orders pods alone."""
-        snapshot = self._trial.snapshot
-        policy = self._policies.of(claims, snapshot, self._budget) if claims else None
-        prefer = preferred_places(claims, snapshot, policy, self.room(kind, member))
-        return iter(np.flatnonzero(among).tolist()) if prefer is None else prefer(among)
 
 
 class Taken(Struct, frozen=True):
@@ -118,6 +73,8 @@ class Field(Struct, eq=False):
     """The names of the nodes, by place"""
     policies: Policies = PLAIN
     """Which nodes of a domain, and which devices of a node, to prefer"""
+    spare: Sequence[int] = ()
+    """In a tree: how many members of each group may be left out"""
 
     @property
     def shares(self) -> bool:
@@ -136,13 +93,15 @@ class Search:
         devices: Mask | None,
         parts: Sequence[Rows],
         pace: Pace,
+        *,
+        but: Sequence[Kind] = (),
     ) -> None:
         """`parts` are the places of the domain in the order in which they are tried.
 
-        A policy orders the places of a part.
+        A policy orders the places of a part. No member of the kinds in `but` gets a place.
         """
         self._field, self._limits, self._likeness, self._pace = field, limits, likeness, pace
-        self._kinds, self._trial = field.kinds, field.trial
+        self._kinds, self._trial = [kind for kind in field.kinds if kind not in but], field.trial
         self._devices = devices
         self._among: Rows = np.concatenate(parts)
         self._in_order = PlaceOrder(parts, field.places, field.trial, field.policies, pace.budget)
@@ -151,8 +110,8 @@ class Search:
         )
         self._order = field.order
         self._seats = {place: NodeSeats(place) for place in self._among.tolist()}
-        self._placed = [0] * len(self._kinds)
-        self._skipped = [0] * len(self._kinds)
+        self._placed = [0] * len(field.kinds)
+        self._skipped = [0] * len(field.kinds)
         self._taken: list[Taken] = []
         self._used = {key: np.zeros(len(self._order), dtype=np.int64) for key in limits.supplies}
         self._failed: set[Hashable] = set()
@@ -195,7 +154,7 @@ class Search:
     def _solve(self, target: int) -> bool:
         stack = [self._moves(target)]
         while stack:
-            if len(self._taken) >= target:
+            if len(self._taken) >= target and self._is_enough():
                 return True
             if next(stack[-1], False):
                 stack.append(self._moves(target))
@@ -222,11 +181,24 @@ class Search:
                 continue
             if not self._skipped[kind.number]:  # members of a kind are skipped from the end
                 yield from self._seat(kind)
-            if slack > 0:
+            if slack > 0 and self._may_skip(kind):
                 self._skipped[kind.number] += 1
                 yield True
                 self._skipped[kind.number] -= 1
         self._failed.add(self._state())
+
+    def _may_skip(self, kind: Kind) -> bool:
+        """Whether a group of a tree has enough members without one more of a kind."""
+        spare = self._field.spare
+        skipped = (self._skipped[one.number] for one in self._kinds if one.group == kind.group)
+        return not spare or sum(skipped) < spare[kind.group]
+
+    def _is_enough(self) -> bool:
+        """Whether each group of a tree has enough members in their places."""
+        lacking = [0] * len(self._field.spare)
+        for kind in self._kinds if lacking else ():
+            lacking[kind.group] += len(kind.members) - self._placed[kind.number]
+        return all(number <= spare for number, spare in zip(lacking, self._field.spare, strict=True))
 
     def _seat(self, kind: Kind) -> Iterator[bool]:
         """Every way to place the next member of a kind."""

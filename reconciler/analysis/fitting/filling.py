@@ -16,9 +16,9 @@ from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.dra.availability import available
 from reconciler.allocation.dra.request_options import MAX_RESULTS, RequestKey, RequestOption
 from reconciler.allocation.dra.result import pinned_to_node
-from reconciler.allocation.gangs.deciding import UNPLACED, too_few
+from reconciler.allocation.gangs.deciding import too_few
 from reconciler.allocation.gangs.domains import Grouping, Tiers, spread_last
-from reconciler.allocation.gangs.kinds import Kind
+from reconciler.allocation.gangs.kinds import UNPLACED, Kind
 from reconciler.allocation.gangs.limits import lack, needs_of
 from reconciler.allocation.placement.placing import Placement
 from reconciler.analysis.fitting.question import PodSet, Seat, Short, pod_of, uid_of

@@ -8,8 +8,10 @@ from msgspec.structs import replace
 
 from reconciler.allocation.alignment.deciding import decide
 from reconciler.allocation.dra.budget import UNLIMITED, SelectorsNotRun, StepLimit
-from reconciler.allocation.gangs.deciding import NO_TOPOLOGY, UNPLACED, decide_gang
+from reconciler.allocation.gangs.deciding import decide_gang
 from reconciler.allocation.gangs.kinds import (
+    NO_TOPOLOGY,
+    UNPLACED,
     GangGranted,
     GangQuestion,
     GangUnsatisfied,

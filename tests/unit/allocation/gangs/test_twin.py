@@ -14,7 +14,14 @@ from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.objects.plan import Reason
 from tests.tools.examples import examples
 from tests.tools.gang_twin import TooMany, best, seats_of, verdict
-from tests.tools.gang_world import GangWorld, crowded_worlds, gang_worlds, taking_worlds, varied_worlds
+from tests.tools.gang_world import (
+    GangWorld,
+    crowded_worlds,
+    gang_worlds,
+    taking_worlds,
+    tree_worlds,
+    varied_worlds,
+)
 
 STEPS = 5_000
 
@@ -57,6 +64,12 @@ def test_policies_and_preferences_cost_no_member_its_place_and_no_tier(policy: s
     compare(world, Policies((("*", policy),), preferences=Weighing.LAST))
 
 
+@examples(120)
+@given(tree_worlds(st.one_of(gang_worlds(), crowded_worlds(), varied_worlds(), taking_worlds())))
+def test_a_tree_is_placed_as_well_as_by_trying_everything(world: GangWorld):
+    compare(world)
+
+
 def compare(world: GangWorld, policies: Policies = PLAIN) -> None:
     try:
         expected = best(world)
@@ -70,14 +83,14 @@ def compare(world: GangWorld, policies: Policies = PLAIN) -> None:
         if isinstance(outcome, GangUnsatisfied):
             assert outcome.reason != Reason.GAVE_UP
             assert expected is None
-            assert outcome.fits < world.least
+            assert world.tree is not None or outcome.fits < world.least
             return
         seats = seats_of(world, outcome)
         assert verdict(world, seats) == expected
         assert {key.name for key in outcome.left_out} == {pod.name for pod in world.pods} - seats.nodes.keys()
         assert expected is not None
         met = [tier for tier, one in zip(world.tiers, expected[1], strict=True) if one]
-        assert [tier for tier, _ in outcome.domain] == met
+        assert [tier for tier, _ in outcome.domain] == (met if world.tree is None else list(world.tree.tiers))
         held = {plan.uid for plan in trial.store.assumptions}
         assert held == {plan.uid for seat in outcome.seats for plan in seat.plans}
     assert not list(trial.store.assumptions)

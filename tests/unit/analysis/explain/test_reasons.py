@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.allocation.gangs import deciding as gang_refusals
+from reconciler.allocation.gangs import kinds as gang_refusals
 from reconciler.allocation.reasons.reasons import OTHER, REASONS, UNKNOWN, bounded, remedy
 from reconciler.analysis.explain.report import reasons_page
 from reconciler.api.objects.plan import Reason

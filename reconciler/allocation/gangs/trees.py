@@ -1,0 +1,284 @@
+"""Decides a tree of groups: which domain each group gets, and places for its pods. Source: TREE-2 to TREE-6.
+
+Groups get their domains one after another, from the top; counting excludes what is hopeless. Where all have
+one, the pods are placed by the search for gangs: in each domain by itself where domains share nothing.
+What a search proves there counts for all further tries. As many pods as possible get a place.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from kernels.types import Mask
+from reconciler.allocation.gangs.attempts import OutOfSteps, Pace
+from reconciler.allocation.gangs.kinds import UNPLACED, AskedGroup, GangQuestion, GangUnsatisfied
+from reconciler.allocation.gangs.places import Likeness
+from reconciler.allocation.gangs.search import Field, Search, Taken
+from reconciler.allocation.gangs.tree_domains import Met, Node, Spot, TreeDomains
+
+MANY = 32
+"""Groups in one group of which it is not worked out which numbers of pods can add up"""
+
+
+class TreeDecision:
+    """One decision."""
+
+    def __init__(
+        self, question: GangQuestion, tree: AskedGroup, field: Field, pace: Pace, steps: int
+    ) -> None:
+        """`steps` limit the search for places in one domain, `pace` all together. Raises UnknownKey."""
+        self._tree, self._gang, self._field = tree, question.gang, field
+        self._pace, self._steps = pace, steps
+        field.spare = [max(len(leaf.members) - leaf.least, 0) for leaf in tree.pod_groups()]
+        self._domains = TreeDomains(question, tree, field)
+        self._nodes = self._domains.nodes
+        self._spots: list[Spot | None] = []
+        """Of the groups that are decided; None for one that is left out"""
+        self._at = [0] * len(self._nodes)
+        """Of each of them: the position of the choice"""
+        self._furthest = 0
+        """The last group for which a domain was tried"""
+        self.gave_up = False
+        self.fits = 0
+        """Members that were placed together, at most"""
+
+    def run(self) -> tuple[Met, tuple[Taken, ...]] | None:
+        """The domain of the tree, and the places, which are held in the trial; None if there are none."""
+        sizes = sorted(filter(None, _totals(self._tree)), reverse=True)
+        whole = self._domains.whole
+        most = max((spot.most for spot in self._domains.options(self._nodes[0], whole)), default=0)
+        try:
+            for target in sizes:
+                if target > most or (self.gave_up and target > sizes[-1]):
+                    continue  # after the search gave up, only whether the least fits is asked
+                for _ in self._assignments(target):
+                    taken = self._place(target)
+                    if taken is not None:
+                        return self._spot(0).met, taken
+        except OutOfSteps:
+            self.gave_up = True
+        return None
+
+    # -- domains
+
+    def _assignments(self, target: int) -> Iterator[None]:
+        """Every way to choose domains that counting does not exclude, in `_spots`."""
+        del self._spots[:]
+        stack = [self._choices(0)]
+        while stack:
+            del self._spots[len(stack) - 1 :]
+            choice = next(stack[-1], self._domains.whole)
+            if choice is self._domains.whole:
+                stack.pop()
+                continue
+            self._pace.step()
+            self._spots.append(choice)
+            self._furthest = max(self._furthest, len(self._spots) - 1)
+            if not self._may_be(target):
+                continue
+            if len(self._spots) == len(self._nodes):
+                yield
+            else:
+                stack.append(self._choices(len(stack)))
+
+    def _choices(self, number: int) -> Iterator[Spot | None]:
+        """The domains that a group may have beside those before it, the smallest first; or none."""
+        node = self._nodes[number]
+        above = self._domains.whole if node.parent < 0 else self._spots[node.parent]
+        if above is None:
+            yield None
+            return
+        options = self._domains.options(node, above)
+        # Alike groups in one group are interchangeable: a later one never has an earlier domain.
+        for at in range(self._at[node.twin] if node.twin >= 0 else 0, len(options)):
+            self._at[number] = at
+            yield options[at]
+        if node.parent >= 0 and self._may_lack(number):
+            self._at[number] = len(options)
+            yield None
+
+    def _may_lack(self, number: int) -> bool:
+        """Whether the group above has enough groups without this one."""
+        above = self._nodes[self._nodes[number].parent]
+        have = sum(
+            self._nodes[at].group.is_done or at > number or (at < number and self._spots[at] is not None)
+            for at in above.inside
+        )
+        return have >= above.group.least
+
+    def _may_be(self, target: int) -> bool:
+        """Whether counting allows what is decided so far."""
+        number = len(self._spots) - 1
+        leaves = self._leaves()
+        at = number if number in leaves else -1
+        while at >= 0:
+            spot = self._spot(at)
+            here = [one for one in leaves if self._spot(one).met[: len(spot.met)] == spot.met]
+            if self._domains.bound(spot, here) < sum(self._nodes[one].group.least for one in here):
+                return False
+            at = self._nodes[at].parent
+        possible = self._most(leaves)
+        lacking = {at for at, spot in enumerate(self._spots) if spot is None}
+        for at in range(number + 1, len(self._nodes)):
+            if self._nodes[at].parent in lacking:
+                lacking.add(at)
+            elif not self._nodes[at].inside:
+                possible += self._nodes[at].size
+        return possible >= target
+
+    def _most(self, leaves: Sequence[int]) -> int:
+        """Members of groups of pods that fit in their domains, at most."""
+        together: dict[Met, list[int]] = {}
+        for one in leaves:
+            together.setdefault(self._spot(one).met, []).append(one)
+        return sum(self._domains.bound(self._spot(here[0]), here) for here in together.values())
+
+    def _leaves(self) -> list[int]:
+        """The groups of pods that have a domain."""
+        return [at for at, spot in enumerate(self._spots) if spot is not None and not self._nodes[at].inside]
+
+    def _spot(self, number: int) -> Spot:
+        spot = self._spots[number]
+        assert spot is not None
+        return spot
+
+    # -- places
+
+    def _place(self, target: int) -> tuple[Taken, ...] | None:
+        """Places for so many members in the domains that are chosen; None if there are none."""
+        leaves, field = self._leaves(), self._field
+        parts, mark = self._parts(leaves), field.trial.mark()
+        if len(parts) > 1 and (not field.apart or field.shares or field.company.crowding):
+            taken = self._search(leaves, target)
+            if taken is None and not field.company.ordered:
+                for part in parts:  # what does not fit alone does not fit beside the others
+                    self._search(part, max(self._least(part), 1))
+                    field.trial.back_to(mark)
+            return taken
+        found: list[Taken] = []
+        most = [self._most(part) for part in parts]
+        for number, part in enumerate(parts):
+            least = max(target - sum(most[:number]) - sum(most[number + 1 :]), self._least(part))
+            taken, wanted = None, most[number]
+            while taken is None and wanted >= max(least, 1):
+                taken = self._search(part, wanted)
+                wanted = min(wanted - 1, self._most(part))
+            if taken is None and least > 0:
+                field.trial.back_to(mark)
+                return None
+            found += taken or ()
+            most[number] = len(taken or ())
+        return tuple(found)
+
+    def _least(self, leaves: Sequence[int]) -> int:
+        return sum(self._nodes[at].group.least for at in leaves)
+
+    def _parts(self, leaves: Sequence[int]) -> list[list[int]]:
+        """The groups of pods, those whose domains overlap together."""
+        found: list[tuple[Mask, list[int]]] = []
+        for at in leaves:
+            mask, mine = self._spot(at).mask, [at]
+            apart = []
+            for other, part in found:
+                if (other & mask).any():
+                    mask, mine = mask | other, part + mine
+                else:
+                    apart.append((other, part))
+            found = [*apart, (mask, mine)]
+        return [part for _, part in found]
+
+    def _search(self, leaves: Sequence[int], target: int) -> tuple[Taken, ...] | None:
+        """Places for so many members of some groups, which are held in the trial; None if there are none."""
+        field = self._field
+        of_kind = {kind: self._spot(at) for at in leaves for kind in self._nodes[at].kinds}
+        nowhere = np.zeros_like(self._domains.whole.mask)
+        masks = [of_kind[kind.number].mask if kind.number in of_kind else nowhere for kind in field.kinds]
+        limits = self._domains.limits.within(masks)
+        likeness = Likeness(field.kinds, limits.each > 0, None, field.trial, joined=field.shares)
+        pace = Pace(self._pace.budget, max(min(self._steps, self._pace.remaining), 0))
+        among = (np.flatnonzero(np.any(masks, axis=0)),)
+        others = [kind for kind in field.kinds if kind.number not in of_kind]
+        search = Search(field, limits, likeness, None, among, pace, but=others)
+        try:
+            found = search.run(target)
+        except OutOfSteps:
+            self.gave_up = True
+            return None
+        finally:
+            self._pace.taken += pace.taken
+            self._pace.remaining -= pace.taken
+        self.fits = max(self.fits, found.fits)
+        if found.taken is None and len({self._spot(at).met for at in leaves}) == 1:
+            self._domains.lower(self._spot(leaves[0]), leaves, found.most)
+        return found.taken
+
+    # -- why there are none
+
+    def refusal(self) -> GangUnsatisfied:
+        """How many groups fit in the best domain, and which one finds no place."""
+        root, domains = self._nodes[0], self._domains
+        codes, names = domains.codes(root, domains.whole.mask)
+        there = np.unique(codes[codes >= 0]).tolist()
+        if not there:
+            keys = ", ".join(tier.key for tier in self._tree.tiers)
+            what = (
+                f"no node has all labels that {self._tree.name} requires: {keys}"
+                if keys
+                else "there are no nodes"
+            )
+            return GangUnsatisfied(UNPLACED, what, steps=self._pace.taken)
+        possible = domains.groups_in(root, codes, len(names))
+        best = max(there, key=lambda at: int(possible[at]))
+        where = _where(root, names[best])
+        message = (
+            f"{possible[best]} of {len(root.inside)} groups of {self._gang} fit together at most{where}; "
+            f"{self._tree.least} are needed"
+        )
+        if len(there) > 1:
+            message += f"; {len(there)} domains were considered"
+        message += f". {self._short(root, np.where(codes == best, 0, -1).astype(np.int32))}"
+        return GangUnsatisfied(UNPLACED, message, self.fits, steps=self._pace.taken)
+
+    def _short(self, root: Node, codes: np.ndarray) -> str:
+        """Which group in the domain of a group finds no place."""
+        for one, copies in self._domains.copies_in(root, codes, 1):
+            alike = [self._nodes[at] for at in root.inside if self._nodes[at].like == one.like]
+            number = int(copies[0])
+            if number < len(alike) and not one.group.is_done:
+                group = alike[number].group
+                what = f"{group.least} {'group' if group.groups else 'pod'}{'' if group.least == 1 else 's'}"
+                keys = " and ".join(tier.key for tier in group.tiers)
+                room = f"there is room for {number} such group{'' if number == 1 else 's'}"
+                return f"{group.name} needs {what} together{f' in one {keys}' if keys else ''}; {room}"
+        stuck = self._nodes[self._furthest].group.name
+        return f"By counting they fit; {stuck} finds no domain and devices beside the others"
+
+
+def _where(node: Node, names: tuple[str, ...]) -> str:
+    tiers = node.grouping.met if node.grouping is not None else ()
+    found = ", ".join(f"{tier.key}={value}" for tier, value in zip(tiers, names, strict=True))
+    return f" in {found}" if found else ""
+
+
+def _totals(group: AskedGroup) -> Iterator[int]:
+    """How many members of a group may get a place: what its groups add up to, if enough of them do."""
+    bits = _sums(group)
+    return (at for at in range(bits.bit_length()) if bits >> at & 1)
+
+
+def _sums(group: AskedGroup) -> int:
+    """The same as bits of a number; more of them if there are many groups."""
+    size = sum(len(leaf.members) for leaf in group.pod_groups())
+    if not group.groups or len(group.groups) > MANY:
+        return max((1 << size + 1) - (1 << group.least_pods), 0)
+    of_count = [1, *([0] * group.least)]
+    """By how many groups have enough, at most as many as are needed"""
+    for one in group.groups:
+        bits, added = _sums(one), [0] * len(of_count)
+        for count, known in enumerate(of_count):
+            for at in range(bits.bit_length()):
+                if bits >> at & 1:
+                    added[min(count + 1, group.least)] |= known << at
+            added[min(count + one.is_done, group.least)] |= known
+        of_count = added
+    return of_count[-1]
