@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-from collections import Counter
-from random import Random
 
 import pytest
 from structlog.testing import capture_logs
@@ -12,7 +10,7 @@ from reconciler.api.validation.served_kinds import DEVICE_CLASS
 from reconciler.cluster.transport import Response
 from reconciler.control.decisions.allocating import Allocated, Waits
 from reconciler.errors import Inconsistent
-from tests.tools.faulty_transport import Fault, Faulty, Late, Send, after, answer, lost_answer, lost_request
+from tests.tools.faulty_transport import Fault, Late, Send, after, answer, lost_answer, lost_request
 from tests.tools.patience import PATIENCE
 from tests.tools.running_reconciler import SETTLED, Cluster, reconciling
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
@@ -183,26 +181,6 @@ async def test_a_broken_promise_of_our_own_ends_the_run():
         ):
             await running.done.wait()
     assert raised.group_contains(Inconsistent)
-
-
-@pytest.mark.parametrize("seed", range(8))
-async def test_whatever_goes_wrong_every_claim_ends_with_a_device_of_its_own(seed: int):
-    """As many claims as devices, and a server that fails at random, as long as the seed says."""
-    random = Random(seed)
-    names = [f"c{number:02}" for number in range(12)]
-    cluster = fleet(*(f"d{number}" for number in range(len(names))))
-    cluster.load(*map(claim, names))
-    faults = [answer(500), answer(503), answer(429), answer(409), lost_request, lost_answer]
-
-    def prepare(faulty: Faulty) -> None:
-        for name in names:
-            for _ in range(random.randrange(4)):
-                faulty.on("PATCH", f"/{name}{random.choice(['', '/status'])}", random.choice(faults))
-
-    async with reconciling(cluster, prepare=prepare, backoff_base_seconds=0.01):
-        await cluster.until(lambda: all(map(cluster.devices, names)))
-    given = Counter(device for name in names for device in cluster.devices(name))
-    assert set(given.values()) == {1}
 
 
 async def test_having_waited_long_does_not_make_a_failed_write_wait_long():

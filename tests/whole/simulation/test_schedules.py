@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.control import background_search
 from tests.tools.simulation.schedule import (
     ANNOUNCED,
     ANNOUNCED_PAIRS,
@@ -31,6 +32,13 @@ def play(report: Report, seed: int, **kinds: Any) -> None:
 
 @pytest.mark.parametrize("seed", range(IN_MEMORY))
 def test_in_memory(seed: int, report: Report):
+    play(report, seed)
+
+
+@pytest.mark.parametrize("seed", range(100, 106))
+def test_where_every_search_is_long(seed: int, report: Report, monkeypatch: pytest.MonkeyPatch):
+    """Each goes to a thread, and the world goes on meanwhile."""
+    monkeypatch.setattr(background_search, "QUICK_STEPS", 0)
     play(report, seed)
 
 
