@@ -24,8 +24,7 @@ from tests.tools.builders import (
     selectors,
     wants,
 )
-from tests.tools.dice import Dice, Draw
-from tests.tools.pool_strategies import NODES, ZONE, drawn_taint_rule, pool_count, pool_slices
+from tests.tools.pool_strategies import NODES, ZONE, Dice, Draw, drawn_taint_rule, pool_count, pool_slices
 
 GROUP_MODES = (
     with_group_modes([]),

@@ -1,8 +1,9 @@
 """All input of a decision, as JSON, and helpers that decide."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
+from typing import Any
 
 from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.dra.budget import Fatal
@@ -12,7 +13,7 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Plan, Reason, Unsatisfied
 from reconciler.api.objects.semantics import GATES, Semantics
 from reconciler.state.devices.snapshot import Snapshot
-from tests.tools.builders import Object, device_class, node, snapshot, typed
+from tests.tools.builders import Object, device_class, held, hold, node, resource_slice, snapshot, typed
 
 STEPS = 100_000
 
@@ -93,3 +94,32 @@ def spelled(outcome: NodeGrant | NodeRefusal) -> list[str] | Reason | None:
     if not isinstance(found, list):
         return found
     return [" ".join(f"{request}={device.rpartition('/')[2]}" for request, device in c) for c in found]
+
+
+# -- A rule as a case: slices, claims, held devices, and the expected answer.
+
+
+@dataclass(frozen=True)
+class Case:
+    """`expected` is one line for each claim, an error, or None for "does not fit"."""
+
+    expected: list[str] | Reason | None
+    on: Object | Sequence[Object]
+    """One slice or several"""
+    claims: Sequence[Object]
+    world: Mapping[str, Any] = field(default_factory=dict)
+    """Other fields of the world"""
+
+    def answer(self, *, pruned: bool = True) -> list[str] | Reason | None:
+        slices = [self.on] if isinstance(self.on, dict) else self.on
+        return spelled(on_node(World(slices, self.claims, **self.world), pruned=pruned))
+
+
+def local(*content: Object, **fields: Any) -> Object:
+    """The only slice of a pool, for node n."""
+    return resource_slice("s", content, **{"nodeName": "n", **fields})
+
+
+def taken(*names: str) -> dict[str, Any]:
+    """A world in which another claim holds these devices."""
+    return {"held": [held("h", *map(hold, names))]}

@@ -234,3 +234,19 @@ def held(name: str, *results: Object) -> Object:
 def hold(device: str, *, driver: str = DRIVER, pool: str = "p", **fields: Any) -> Object:
     """One device held; `shareID`, `consumedCapacity` and `adminAccess` as the API spells them."""
     return {"request": "r", "driver": driver, "pool": pool, "device": device, **fields}
+
+
+# -- A node whose GPU is published whole and in parts.
+
+
+def half(name: str, at: int) -> Object:
+    return device(name, {"profile": "half"}, draws={"gpu": {"mem": 4, f"slice-{at}": 1}})
+
+
+def partitioned(node: str = "n1") -> list[Object]:
+    """A GPU as one whole device and two halves, and a half that shares its place with the second."""
+    whole = device("whole", {"profile": "whole"}, draws={"gpu": {"mem": 10, "slice-0": 1, "slice-1": 1}})
+    parts = [whole, half("left", 0), half("right", 1), half("right-too", 1)]
+    here: Object = {"nodeName": node, "pool": node, "slices": 2}
+    sets = {"gpu": {"mem": 10, "slice-0": 1, "slice-1": 1}}
+    return [counter_slice(f"{node}-c", sets, **here), resource_slice(f"{node}-d", parts, **here)]

@@ -1,7 +1,7 @@
 """Manifests, and what becomes of each pod and claim in them, whoever decides."""
 
+from tests.tools.naive_policies import POLICY_SCENARIOS
 from tests.tools.pod_scenarios import POD_SCENARIOS
-from tests.tools.policy_scenarios import POLICY_SCENARIOS
 from tests.tools.preference_scenarios import PREFERENCE_SCENARIOS
 from tests.tools.scenario import Expected, Scenario, asking, fleet, machine, made, running, sized
 from tests.tools.shared_claim_scenarios import SHARED_CLAIM_SCENARIOS

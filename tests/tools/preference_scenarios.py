@@ -1,6 +1,6 @@
 """Manifests in which a pod prefers node b, which comes after node a."""
 
-from tests.tools.policy_scenarios import GPUS
+from tests.tools.naive_policies import GPUS
 from tests.tools.scenario import Scenario, asking, fleet, machine, running
 from tests.tools.small_fleet import Object, claim
 

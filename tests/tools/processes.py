@@ -3,15 +3,19 @@
 import asyncio
 import json
 import os
+import subprocess
 import sys
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner
 
 from reconciler.cli import main
+from reconciler.embedded import ApiServer
+from reconciler.embedded.routing import Request, Response, Stream
 from tests.tools.patience import PATIENCE
 
 QUIET = {name: value for name, value in os.environ.items() if not name.startswith("DRA_RECONCILER_")}
@@ -43,3 +47,36 @@ def assert_refused(
     assert result.exit_code == code
     assert isinstance(result.exception, SystemExit)
     assert message in result.stderr
+
+
+# -- API servers for commands: one that notes the methods of requests, and one in a process of its own.
+
+
+class Overheard(ApiServer):
+    """Remembers the methods of all requests."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.methods: list[str] = []
+
+    def handle(self, request: Request) -> Response | Stream:
+        self.methods.append(request.method)
+        return super().handle(request)
+
+
+@contextmanager
+def serving(*options: str) -> Iterator[tuple["subprocess.Popen[str]", str, list[str]]]:
+    """The process, its URL, and the lines up to the one for kubectl."""
+    command = [sys.executable, "-u", "-m", "reconciler", "apiserver", "--port", "0", *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line.strip())
+            if line.startswith("kubectl"):
+                break
+        yield process, next(one.split()[-1] for one in lines if one.startswith("serving on ")), lines
+    finally:
+        process.kill()
+        process.communicate()

@@ -6,20 +6,21 @@ all of it is granted, and after the whole suite also that nothing is granted tha
 """
 
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from reconciler import app
-from reconciler.cluster.transport import Transport
+from reconciler.cluster.transport import Lines, Query, Request, Response, Transport, WatchRequest
 from reconciler.embedded.accounts import AccessRequest, Account
 from reconciler.embedded.guard import Guard
 from reconciler.settings import Settings
 from tests.tools import deployed_rights
-from tests.tools.asked_rights import Noting, as_deployed
 
 KEY = "asked of API servers"
 SERVER_SIDE = frozenset({"tokenreviews", "subjectaccessreviews"})
@@ -134,3 +135,64 @@ def plugin() -> Rights:
     """For the roles of this repository."""
     modes = (*deployed_rights.ACCOUNTS, *deployed_rights.COMPONENTS, deployed_rights.ADVISE)
     return Rights({mode: deployed_rights.granted(mode) for mode in modes})
+
+
+# -- What a request asks for, as an authorizer sees it, told from its method, path and query alone.
+
+
+_RESOURCE = re.compile(
+    r"/(?:api|apis/(?P<group>[-a-z0-9.]+))/v[0-9a-z]+(?:/namespaces/(?P<namespace>[^/]+))?"
+    r"/(?P<plural>[a-z]+)(?:/(?P<name>[^/]+)(?:/(?P<part>[a-z]+))?)?"
+)
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_ONE = "metadata.name="
+
+
+def asked(method: str, path: str, query: Query = ()) -> AccessRequest:
+    """The verb and the resource, or the path where it names none."""
+    match = _RESOURCE.fullmatch(path)
+    if match is None:
+        return AccessRequest(_VERBS.get(method, method.lower()), path=path)
+    fields, watches = dict(query).get("fieldSelector", ""), ("watch", "true") in query
+    name = match["name"] or (fields.removeprefix(_ONE) if fields.startswith(_ONE) else "")
+    reads = "watch" if watches else "get" if match["name"] else "list"
+    resource = match["plural"] + (f"/{match['part']}" if match["part"] else "")
+    return AccessRequest(
+        _VERBS.get(method, reads), match["group"] or "", resource, match["namespace"] or "", name
+    )
+
+
+def as_deployed(asked: AccessRequest, settings: Settings, deployed: Settings) -> AccessRequest:
+    """The same under the settings of `deploy`: names that settings choose become those chosen there.
+
+    Where a right is for everything, neither name nor namespace says anything, and both are left out.
+    """
+    for here, there in (
+        (settings.pause_config_map, deployed.pause_config_map),
+        (settings.demand_config_map, deployed.demand_config_map),
+        (settings.held_room_config_map, deployed.held_room_config_map),
+    ):
+        if asked.resource == "configmaps" and here == f"{asked.namespace}/{asked.name}":
+            namespace, _, name = (there or "/").partition("/")
+            return replace(asked, namespace=namespace, name=name)
+    if asked.resource == "leases" and asked.namespace == settings.lease_namespace:
+        return replace(asked, namespace=deployed.lease_namespace, name="")
+    if asked.resource in ("configmaps", "leases"):
+        return asked
+    return replace(asked, namespace="", name="")
+
+
+@dataclass
+class Noting:
+    """A transport that tells of every request before it is sent."""
+
+    behind: Transport
+    note: Callable[[AccessRequest], None]
+
+    async def send(self, request: Request) -> Response:
+        self.note(asked(request.method, request.path, request.query))
+        return await self.behind.send(request)
+
+    def stream(self, request: WatchRequest) -> Lines:
+        self.note(asked("GET", request.path, request.query))
+        return self.behind.stream(request)

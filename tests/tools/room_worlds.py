@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 from reconciler.allocation.gangs.kinds import GangQuestion, Member
+from reconciler.analysis.relocation.make_room import Advice
 from reconciler.analysis.world import NoFit, Sharing, Wanted, WantedGang, WantedPod, World, world_of
 from reconciler.api.objects.claims import ConsumerReference, ResourceClaim, ResourceClaimStatus
 from reconciler.api.objects.core import Pod, PodSchedulingGroup, claims_of
@@ -17,6 +18,7 @@ from reconciler.api.versions.reading import read
 from reconciler.state.nominations import HeldPlace, Nomination, of_claim
 from tests.tools.builders import Object, counter_slice, device, device_class, request, resource_slice, wants
 from tests.tools.gangs import pod_group
+from tests.tools.small_fleet import DRIVER, claim, held, pod
 
 PARTS = {"whole": range(4), "half-0": range(2), "half-1": range(2, 4), **{f"q-{n}": [n] for n in range(4)}}
 """A device that can be cut in two or four, by the slices that each part draws"""
@@ -199,16 +201,16 @@ class _Draw:
         if claims and random.random() < 0.1:
             users = []
         by_claim = {plan.claim: plan for plan in found[0].plans}
-        for claim in claims:
+        for wanted in claims:
             status = ResourceClaimStatus(
-                allocation=by_claim[claim.key].allocation,
+                allocation=by_claim[wanted.key].allocation,
                 reserved_for=tuple(
                     ConsumerReference(resource="pods", name=one, uid=f"uid-{one}") for one in users
                 ),
             )
-            self.objects.append(claim.model_copy(update={"status": status}))
+            self.objects.append(wanted.model_copy(update={"status": status}))
         for one in users:
-            copied = self._pod(one, [claim.key.name for claim in claims], node=node, **fields)
+            copied = self._pod(one, [wanted.key.name for wanted in claims], node=node, **fields)
             self.objects.append(copied)
 
     def _held(self) -> Iterator[Nomination]:
@@ -270,3 +272,23 @@ def _budget(apps: str, allowed: int) -> Object:
         "spec": {"selector": selector},
         "status": {"disruptionsAllowed": allowed},
     }
+
+
+# -- Pods that run with their claims, for tests of who has to leave.
+
+
+def running(name: str, *devices: str, on: str = "n", **fields: Any) -> list[Object]:
+    """A pod and its claim with devices of its node."""
+    made, one = claim(name), pod(name, name, gates=(), nodeName=on)
+    made["metadata"]["uid"] = f"claim-{name}"
+    reserved = [{"resource": "pods", "name": name, "uid": name}]
+    status = {**held(DRIVER, on, *devices, on=on), "reservedFor": reserved}
+    metadata = {"uid": name, "labels": {"app": name}, **fields.pop("metadata", {})}
+    one["metadata"] |= metadata
+    one["spec"] |= fields
+    return [{**made, "status": status}, one]
+
+
+def names(found: Advice) -> list[str]:
+    """The pods that leave."""
+    return [key.name for key in found.victims]

@@ -14,7 +14,7 @@ from reconciler.cluster.transport import Response, Transport
 from reconciler.control.decisions.allocating import HeldTwice
 from reconciler.control.decisions.declaration import Decision
 from reconciler.embedded import run_controllers, serve
-from tests.tools.announcing import announce
+from tests.tools.admission_policies import announce
 from tests.tools.simulation import fleet
 from tests.tools.simulation.audit.auditor import Auditor
 from tests.tools.simulation.audit.claims import was_freed

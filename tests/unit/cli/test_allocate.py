@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 import yaml
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from reconciler.cli import main
 from reconciler.plugins.koordinator import names
-from tests.tools.allocate_command import ALL, NO, USAGE, allocate
 from tests.tools.checkout import ROOT
 from tests.tools.koordinator_builders import gpu, nic
 from tests.tools.koordinator_cluster import machine, wants
@@ -366,3 +365,21 @@ def test_claims_and_koordinator_pods_are_printed_in_turn(tmp_path: Path):
     result = allocate(tmp_path, f=text)
     assert "1 claim allocated" in result.stdout
     assert result.stdout.splitlines()[-1] == "1 pod allocated"
+
+
+# -- `allocate` on manifests, in this process.
+
+
+ALL, NO, USAGE = 0, 1, 2
+
+
+def allocate(tmp_path: Path, *options: str, stdin: str | None = None, **files: str) -> Result:
+    """The outcome of `allocate` on these files, all given with -f."""
+    arguments = ["allocate", *options]
+    for name, text in files.items():
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(text)
+        arguments += ["-f", str(path)]
+    result = CliRunner().invoke(main, arguments, input=stdin)
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result

@@ -10,8 +10,7 @@ from click.testing import CliRunner, Result
 
 from reconciler.cli import main
 from reconciler.embedded import ApiServer, serve
-from tests.tools.builders import Object
-from tests.tools.partitioned_node import partitioned
+from tests.tools.builders import Object, partitioned
 from tests.tools.short_manifests import CLASS, claim, gpus, node, together
 
 CLAIM = together(CLASS, claim("c"), gpus("n1", 1), node("n1"))

@@ -15,8 +15,8 @@ from reconciler.analysis.relocation.moves_planner import Limit
 from reconciler.cli import main
 from reconciler.embedded import serve
 from tests.tools.builders import Object
-from tests.tools.command_servers import Overheard
 from tests.tools.machines import Machine, Part, claim_of, device_class, halves, objects_of, pod_of, wholes
+from tests.tools.processes import Overheard
 
 
 def fleet() -> list[Object]:

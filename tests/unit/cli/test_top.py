@@ -19,12 +19,11 @@ from reconciler.cli.top_tables import Gauge, UsageView, usage_tables
 from reconciler.cli.top_view import NO_DEVICES, TopOptions
 from reconciler.embedded import ApiServer, serve
 from reconciler.state.store import Store
-from tests.tools.builders import Object, device, resource_slice
+from tests.tools.builders import Object, device, partitioned, resource_slice
 from tests.tools.checkout import ROOT
-from tests.tools.command_servers import Overheard
 from tests.tools.gangs import annotated
-from tests.tools.partitioned_node import partitioned
 from tests.tools.patience import PATIENCE
+from tests.tools.processes import Overheard
 from tests.tools.short_manifests import gpus, together
 from tests.tools.small_fleet import claim, claim_spec, device_class, devices, held, node, template
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from reconciler.cli import main
 from reconciler.embedded import serve
 from tests.tools import small_fleet
-from tests.tools.command_servers import Overheard
+from tests.tools.processes import Overheard
 from tests.tools.short_manifests import CLASS, claim, gpus, node, pod, template, together
 
 FLEET = together(CLASS, gpus("n1", 2), gpus("n2", 1))

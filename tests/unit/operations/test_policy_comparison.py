@@ -14,8 +14,8 @@ from reconciler.control.demand import PoliciesInUse
 from reconciler.control.steps import Decide
 from reconciler.operations.policy_comparison import PolicyComparison
 from tests.tools.builders import store
+from tests.tools.naive_policies import GPUS
 from tests.tools.patience import PATIENCE
-from tests.tools.policy_scenarios import GPUS
 from tests.tools.small_fleet import claim
 from tests.tools.unit_pictures import typed
 

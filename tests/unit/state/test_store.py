@@ -30,11 +30,9 @@ from tests.tools.builders import (
     typed,
 )
 from tests.tools.examples import examples
-from tests.tools.store_events import BEGINNING, CLAIM_EVENTS, EVENTS, Event, Look
 from tests.tools.store_objects import RULES
 from tests.tools.store_picture import picture
-from tests.tools.store_streaming import happen, run
-from tests.tools.store_world import World
+from tests.tools.store_world import BEGINNING, CLAIM_EVENTS, EVENTS, Event, Look, World, happen, run
 
 C = ObjectKey("default", "c")
 A, B = DeviceID("d", "p", "A"), DeviceID("d", "p", "B")

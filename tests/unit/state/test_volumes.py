@@ -12,7 +12,7 @@ from reconciler.api.objects.storage import PersistentVolume
 from reconciler.api.versions.reading import read
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.volumes.objects import AWS, AZURE, VolumeID, plugin_of, translated_affinity, volume_id
-from tests.tools.placed_pods import as_pod
+from tests.tools.pod_scenarios import as_pod
 from tests.tools.scenario import asking, machine, running
 from tests.tools.small_fleet import Object
 from tests.tools.volume_scenarios import (

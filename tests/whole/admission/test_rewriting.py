@@ -13,9 +13,8 @@ from reconciler.api.migrate.mapping import MOST, mapping
 from reconciler.api.migrate.pods import rewrite
 from reconciler.cli import main
 from reconciler.errors import Malformed
-from tests.tools.admission_policies import Policy, Review
+from tests.tools.admission_policies import Policy, Review, comparable, pod_specs, without_refused
 from tests.tools.deployed_rights import DEPLOY, documents
-from tests.tools.extended_requests import comparable, pod_specs, without_refused
 
 (DOCUMENT,) = (
     one for one in documents("admission")

@@ -13,9 +13,9 @@ from reconciler.api.objects.core import GATE
 from reconciler.api.versions.reading import read
 from reconciler.control.decisions.allocating import Allocated
 from reconciler.errors import Gone, Rejected
+from tests.tools.admission_policies import comparable, pod_specs
 from tests.tools.any_cluster import lent_or_embedded
 from tests.tools.any_policies import announce, asking, policed
-from tests.tools.extended_requests import comparable, pod_specs
 
 pytestmark = pytest.mark.loopback
 

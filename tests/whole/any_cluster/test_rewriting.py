@@ -7,8 +7,7 @@ import pytest
 from reconciler.api.objects.core import GATE
 from reconciler.control.decisions.allocating import Ungated
 from tests.tools.any_cluster import Lent, Run, lent_or_embedded
-from tests.tools.any_policies import policed
-from tests.tools.any_rewriting import Rewriting
+from tests.tools.any_policies import Rewriting, policed
 
 pytestmark = pytest.mark.loopback
 

@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from reconciler.cli import main
-from tests.tools.command_servers import serving
 from tests.tools.patience import PATIENCE
+from tests.tools.processes import serving
 from tests.tools.short_manifests import CLASS, claim, together
 
 pytestmark = pytest.mark.loopback

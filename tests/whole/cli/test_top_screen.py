@@ -20,7 +20,7 @@ import yaml
 
 from reconciler.cli.screen import KeyReader, Viewport
 from reconciler.embedded import ApiServer, serve
-from tests.tools.partitioned_node import partitioned
+from tests.tools.builders import partitioned
 from tests.tools.patience import PATIENCE
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

@@ -13,11 +13,10 @@ from click.testing import CliRunner
 
 from reconciler.cli import COMMANDS, main
 from reconciler.cli.demo import MANIFESTS
-from tests.tools.builders import Object
+from tests.tools.builders import Object, partitioned
 from tests.tools.checkout import ROOT
 from tests.tools.koordinator_builders import gpu
 from tests.tools.koordinator_cluster import machine, wants
-from tests.tools.partitioned_node import partitioned
 from tests.tools.patience import PATIENCE
 from tests.tools.short_manifests import CLASS, claim, gpus, pod, template, together
 from tests.tools.small_fleet import claim as claim_object

@@ -22,7 +22,7 @@ from reconciler.control.decisions.allocating import (
     Ungated,
     Waits,
 )
-from tests.tools.announcing import announced
+from tests.tools.admission_policies import announced
 from tests.tools.faulty_transport import Faulty, Held, Send, after, answer
 from tests.tools.patience import PATIENCE
 from tests.tools.running_reconciler import SETTLED, Cluster, reconciling

@@ -2,66 +2,17 @@
 
 from typing import Any
 
-import pytest
-
 from reconciler.control.decisions.allocating import Allocated, Ungated, Waits
 from tests.tools.running_reconciler import reconciling
 from tests.tools.shared_clusters import SLOW, asking, bind, change_node, fleet, gone, machine
-from tests.tools.small_fleet import Object, claim, pod
+from tests.tools.small_fleet import claim, pod
 
 TAINT = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
-STORAGE: Any = {"ephemeral-storage": "1Gi"}
-TOLERATION = {"key": "gpu", "operator": "Exists"}
 
 
 def where(cluster: Any, name: str) -> str:
     """The node of a claim's devices, whose pool is called like it."""
     return str(cluster.devices(name)[0]).partition("/")[0]
-
-
-@pytest.mark.parametrize(
-    ("first", "spec"),
-    [
-        pytest.param(machine("a", spec={"taints": [TAINT]}), {}, id="tainted"),
-        pytest.param(
-            machine("a", spec={"taints": [{**TAINT, "effect": "NoExecute"}]}), {}, id="tainted, NoExecute"
-        ),
-        pytest.param(machine("a", spec={"unschedulable": True}), {}, id="cordoned"),
-        pytest.param(machine("a", ready="False"), {}, id="not ready"),
-        pytest.param(machine("a", ready="Unknown"), {}, id="not heard of"),
-        pytest.param(machine("a", cpu="1"), asking(cpu="1500m"), id="too little CPU"),
-        pytest.param(machine("a", memory="1Gi"), asking(memory="2Gi"), id="too little memory"),
-        pytest.param(machine("a", **STORAGE), asking(**{"ephemeral-storage": "2Gi"}), id="storage"),
-        pytest.param(machine("a", cpu="8"), asking(**{"example.com/nic": "1"}), id="an extended resource"),
-        pytest.param(machine("a", pods="0"), {}, id="no room for pods"),
-    ],
-)
-async def test_a_node_on_which_the_pod_could_not_run_is_left_out(first: Object, spec: Object):
-    plenty: Any = {"cpu": "64", "memory": "64Gi", "ephemeral-storage": "1Ti", "example.com/nic": "1"}
-    cluster = fleet(first, machine("b", **plenty))
-    cluster.load(claim("one"), pod("p", "one", **spec))
-    async with reconciling(cluster) as running:
-        await running.heard(Ungated)
-    assert where(cluster, "one") == "b"
-
-
-@pytest.mark.parametrize(
-    ("first", "spec"),
-    [
-        pytest.param(machine("a", spec={"taints": [TAINT]}), {"tolerations": [TOLERATION]}, id="tolerated"),
-        pytest.param(
-            machine("a", spec={"taints": [{**TAINT, "effect": "PreferNoSchedule"}]}), {}, id="only preferred"
-        ),
-        pytest.param(machine("a", cpu="1"), asking(cpu="1"), id="just enough CPU"),
-        pytest.param(machine("a"), asking(cpu="100"), id="a node that says nothing of its size"),
-    ],
-)
-async def test_a_node_on_which_the_pod_can_run_is_taken(first: Object, spec: Object):
-    cluster = fleet(first, machine("b", cpu="64"))
-    cluster.load(claim("one"), pod("p", "one", **spec))
-    async with reconciling(cluster) as running:
-        await running.heard(Ungated)
-    assert where(cluster, "one") == "a"
 
 
 async def test_pods_that_were_ungated_count_on_their_node_before_they_are_bound():

@@ -8,8 +8,7 @@ import kubernetes_validate
 import pytest
 
 from tests.tools import chart, monitoring_kinds
-from tests.tools.chart import CHART, METADATA, NOTES
-from tests.tools.chart_releases import BASE, EVERYTHING, SHADOW, compared, rendered
+from tests.tools.chart import BASE, CHART, EVERYTHING, METADATA, NOTES, SHADOW, compared, rendered
 from tests.tools.deployed_rights import ADVISE, DEPLOY, documents, of_component
 from tests.tools.kustomize import VERSIONS, built, built_with
 

@@ -10,8 +10,7 @@ import pytest
 from docs import chart_values
 from reconciler.api.migrate.mapping import Wanted, mapping, read_map
 from tests.tools import chart, monitoring_kinds
-from tests.tools.chart import CHART, DEFAULTS, NOTES, SCHEMA
-from tests.tools.chart_releases import BASE, EVERYTHING, SHADOW, rendered
+from tests.tools.chart import BASE, CHART, DEFAULTS, EVERYTHING, NOTES, SCHEMA, SHADOW, rendered
 
 
 def test_every_value_has_its_effect():

@@ -30,14 +30,13 @@ from reconciler.operations.serving.server import access_for, serving
 from reconciler.plugins.koordinator.names import ALLOCATED
 from reconciler.settings import Settings
 from tests.tools import deployed_rights
-from tests.tools.asked_rights import Noting, as_deployed, asked
 from tests.tools.enforced_rights import PROMETHEUS, cluster, kubeconfig
 from tests.tools.faulty_transport import Faulty, Send
 from tests.tools.koordinator_builders import gpu
 from tests.tools.koordinator_cluster import machine, wants
 from tests.tools.patience import PATIENCE
 from tests.tools.pod_scenarios import apart, term
-from tests.tools.rights_session import Rights
+from tests.tools.rights_session import Noting, Rights, as_deployed, asked
 from tests.tools.running_reconciler import Cluster, Running
 from tests.tools.small_fleet import claim, device_class, devices, node, pod
 from tests.tools.volume_scenarios import mounting, storage_class, volume_claim

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from tests.tools import chart
-from tests.tools.any_rewriting import GPU, MIG
+from tests.tools.any_policies import GPU, MIG
 from tests.tools.checkout import ROOT
 
 SCRIPT = ROOT / "deploy" / "try-cluster.sh"

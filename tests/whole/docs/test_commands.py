@@ -22,8 +22,8 @@ from click.testing import CliRunner
 from reconciler.cli import COMMANDS, main
 from reconciler.cli.exits import exit_codes
 from tests.tools.checkout import ROOT
-from tests.tools.command_servers import serving
 from tests.tools.patience import PATIENCE
+from tests.tools.processes import serving
 from tests.tools.short_manifests import CLASS, gpus, together
 
 PAGES = sorted(

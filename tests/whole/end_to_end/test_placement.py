@@ -9,8 +9,8 @@ from reconciler.api.validation.served_kinds import CONFIG_MAP
 from reconciler.control import demand
 from reconciler.control.decisions.allocating import Allocated
 from reconciler.operations.policy_comparison import read_comparison
+from tests.tools.naive_policies import GPUS
 from tests.tools.patience import PATIENCE
-from tests.tools.policy_scenarios import GPUS
 from tests.tools.running_reconciler import Cluster
 from tests.tools.small_fleet import claim
 from tests.tools.watched_reconciler import watched

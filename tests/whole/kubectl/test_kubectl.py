@@ -5,8 +5,7 @@ import json
 import pytest
 
 from tests.tools.driving import CLAIMS, MERGE, allocation, ok
-from tests.tools.kubectl_session import session
-from tests.tools.kubectls import MISSING, kubectls
+from tests.tools.kubectls import MISSING, kubectls, session
 
 KNOWN = sorted(kubectls())
 pytestmark = [pytest.mark.loopback, pytest.mark.skipif(not KNOWN, reason=MISSING)]

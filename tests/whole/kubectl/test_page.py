@@ -8,8 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.tools.checkout import DOCS
-from tests.tools.kubectl_session import session
-from tests.tools.kubectls import MISSING, kubectls
+from tests.tools.kubectls import MISSING, kubectls, session
 
 PAGE = (DOCS / "embedded-server.md").read_text()
 ROW = re.compile(r"^- `(?P<command>[^`]+)`(?:: (?P<remark>.*))?$", re.MULTILINE)

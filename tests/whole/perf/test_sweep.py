@@ -28,8 +28,8 @@ from reconciler.control.decisions.allocating import Allocated
 from reconciler.errors import Malformed
 from tests.tools.checkout import ROOT
 from tests.tools.kustomize import built, of_kind
+from tests.tools.naive_policies import GPUS
 from tests.tools.patience import PATIENCE
-from tests.tools.policy_scenarios import GPUS
 from tests.tools.running_reconciler import Cluster, reconciling
 from tests.tools.small_fleet import claim as small_claim
 from tests.tools.small_openb import write_openb

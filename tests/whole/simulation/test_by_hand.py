@@ -14,7 +14,7 @@ import pytest
 from reconciler.api.validation.served_kinds import CLAIM, POD
 from reconciler.cluster.transport import Response
 from reconciler.settings import Settings
-from tests.tools.announcing import announce
+from tests.tools.admission_policies import announce
 from tests.tools.simulation import demand, fleet
 from tests.tools.simulation.configured import PAIR, SETTINGS
 from tests.tools.simulation.mutants import ANNOUNCING, MUTANTS, PAIRED

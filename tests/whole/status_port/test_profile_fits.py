@@ -5,8 +5,7 @@ import subprocess
 
 import pytest
 
-from tests.tools.builders import device, resource_slice
-from tests.tools.partitioned_node import partitioned
+from tests.tools.builders import device, partitioned, resource_slice
 from tests.tools.running_reconciler import Cluster
 from tests.tools.small_fleet import claim, held, node
 from tests.tools.watched_reconciler import Watched, watched

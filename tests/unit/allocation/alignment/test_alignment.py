@@ -19,8 +19,7 @@ from reconciler.allocation.policies.policy import Policy
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Plan, Reason, Unsatisfied
 from reconciler.cli import main
-from tests.tools.alignment_outcomes import answer, given_by
-from tests.tools.alignment_world import PCIE, classes, gpu_nic_claim, machine
+from tests.tools.alignment_world import PCIE, answer, classes, given_by, gpu_nic_claim, machine
 from tests.tools.builders import first_of, held, hold, match, snapshot, typed, wants
 from tests.tools.checkout import DOCS
 

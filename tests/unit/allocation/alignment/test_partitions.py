@@ -11,11 +11,20 @@ from reconciler.allocation.alignment.deciding import PreferenceKey, decide
 from reconciler.allocation.policies.by_device import BEST_FIT
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
-from tests.tools.alignment_cases import Case, cases
-from tests.tools.alignment_outcomes import answer, given_by
-from tests.tools.alignment_world import PCIE, classes, gpu_nic_claim, machine
+from tests.tools.alignment_world import (
+    PAIRS,
+    PCIE,
+    Case,
+    answer,
+    cases,
+    classes,
+    given_by,
+    gpu_nic_claim,
+    machine,
+    partition,
+    table,
+)
 from tests.tools.builders import Object, held, hold, snapshot, typed
-from tests.tools.partition_tables import PAIRS, partition, table
 
 GPUS = [(f"p{n}", 0) for n in range(8)]
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from reconciler.api.objects.plan import Reason
-from tests.tools.allocation_cases import Case, local
+from tests.tools.allocation_world import Case, local
 from tests.tools.builders import (
     Object,
     claim,

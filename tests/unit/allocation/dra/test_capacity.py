@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from reconciler.allocation.dra.candidates import find_candidates
 from reconciler.allocation.dra.node_attempt import NodeGrant
 from reconciler.api.objects.plan import Reason
-from tests.tools.allocation_cases import Case, local, taken
-from tests.tools.allocation_world import NEW, OLD, World, on_node, spelled, without
+from tests.tools.allocation_world import NEW, OLD, Case, World, local, on_node, spelled, taken, without
 from tests.tools.builders import (
     Object,
     amount,

@@ -8,8 +8,7 @@ from click.testing import CliRunner
 
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from reconciler.cli import main
-from tests.tools.allocation_cases import Case, local, taken
-from tests.tools.allocation_world import World, decide, without
+from tests.tools.allocation_world import Case, World, decide, local, taken, without
 from tests.tools.builders import (
     Object,
     claim,

@@ -27,7 +27,7 @@ from tests.tools.builders import (
     selectors,
     store,
 )
-from tests.tools.exclusive_devices import PAIRWISE, gpu, outcome, part, stating, wanting
+from tests.tools.exclusive_twin import PAIRWISE, gpu, outcome, part, stating, wanting
 
 # -- the example of the first proposal
 

@@ -22,7 +22,7 @@ from tests.tools.builders import (
     resource_slice,
     selectors,
 )
-from tests.tools.exclusive_devices import PAIRWISE, gpu, outcome, part, stating, wanting
+from tests.tools.exclusive_twin import PAIRWISE, gpu, outcome, part, stating, wanting
 
 FULL = stating("full", 'device.attributes["d"].physicalDevice != "dev-0"', physicalDevice="dev-0")
 OTHER = device("other", {"id": "other", "physicalDevice": "dev-1"})

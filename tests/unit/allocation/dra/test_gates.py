@@ -4,8 +4,7 @@ import pytest
 
 from reconciler.allocation.dra.node_attempt import NodeGrant
 from reconciler.api.objects.plan import Reason
-from tests.tools.allocation_cases import Case, local
-from tests.tools.allocation_world import NEW, OLD, World, on_node, without
+from tests.tools.allocation_world import NEW, OLD, Case, World, local, on_node, without
 from tests.tools.builders import (
     claim,
     counter_slice,

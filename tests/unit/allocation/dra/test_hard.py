@@ -7,8 +7,7 @@ import pytest
 
 from reconciler.allocation.dra.node_attempt import NodeGrant
 from reconciler.api.objects.plan import Reason
-from tests.tools.allocation_cases import local
-from tests.tools.allocation_world import World, on_node, spelled
+from tests.tools.allocation_world import World, local, on_node, spelled
 from tests.tools.builders import (
     Object,
     claim,

@@ -29,8 +29,7 @@ from tests.tools.builders import (
 from tests.tools.examples import examples
 from tests.tools.naive_allocation import Device, Scene
 from tests.tools.naive_rules import Failure
-from tests.tools.one_test_each import fits_counters, goes, has_capacity, published, silenced
-from tests.tools.refused_worlds import CASES
+from tests.tools.refused_worlds import CASES, fits_counters, goes, has_capacity, published, silenced
 
 
 def part_slice(*parts: Object) -> Object:

@@ -17,8 +17,7 @@ from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.on_demand import NOT_LISTED, NOT_READABLE
 from reconciler.state.store import Store
-from tests.tools.placed_pods import PlacedPods
-from tests.tools.pod_scenarios import A, B, apart, labelled, near, spread, term, using, web
+from tests.tools.pod_scenarios import A, B, PlacedPods, apart, labelled, near, spread, term, using, web
 from tests.tools.scenario import asking, machine, running, sized
 from tests.tools.small_fleet import Object, claim, held, node, pod
 from tests.tools.unit_pictures import as_pod, typed

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.allocation.placement.preferences import PodPreferences, pod_preferences
-from tests.tools import naive_preferences as naive
+from tests.tools import node_twin as naive
 from tests.tools.examples import examples
-from tests.tools.placed_pods import PlacedPods, as_pod
+from tests.tools.pod_scenarios import PlacedPods, as_pod
 
 Object = dict[str, Any]
 PREFERRED, REQUIRED = (f"{kind}DuringSchedulingIgnoredDuringExecution" for kind in ("preferred", "required"))

@@ -17,8 +17,7 @@ from reconciler.errors import Unlisted
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.on_demand import NOT_LISTED, NOT_READABLE
 from tests.conformance.podfit import refused
-from tests.tools.placed_pods import PlacedPods, as_pod
-from tests.tools.pod_scenarios import HOST, A, B
+from tests.tools.pod_scenarios import HOST, A, B, PlacedPods, as_pod
 from tests.tools.scenario import asking, running
 from tests.tools.volume_cases import volume_case
 from tests.tools.volume_scenarios import (

@@ -12,7 +12,7 @@ from reconciler.api.objects.claims import CelSelector, DeviceSelector, ResourceC
 from reconciler.api.objects.plan import Granted
 from reconciler.errors import Rejected
 from tests.tools.builders import snapshot, typed
-from tests.tools.policy_scenarios import BOTH
+from tests.tools.naive_policies import BOTH
 from tests.tools.small_fleet import DRIVER, claim
 
 

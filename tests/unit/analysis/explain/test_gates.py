@@ -35,7 +35,7 @@ from tests.tools.builders import (
 from tests.tools.examples import examples
 from tests.tools.naive_allocation import Device, Scene, reaches
 from tests.tools.naive_rules import Failure
-from tests.tools.one_test_each import fits_counters, goes, has_capacity, in_order, silenced
+from tests.tools.refused_worlds import fits_counters, goes, has_capacity, in_order, silenced
 
 SOUND = (*(feature for feature in CONTESTED if feature != "all"), "places", "bindings")
 """What the loops understand; pools without faults, of which the gate has tests of its own"""

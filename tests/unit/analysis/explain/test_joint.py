@@ -13,10 +13,18 @@ from reconciler.analysis.explain.explain import explain
 from reconciler.analysis.explain.report import as_json
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Reason
-from tests.tools.alignment_cases import Case, cases
-from tests.tools.alignment_world import PCIE, classes, gpu_nic_claim, machine
+from tests.tools.alignment_world import (
+    PAIRS,
+    PCIE,
+    Case,
+    cases,
+    classes,
+    gpu_nic_claim,
+    machine,
+    partition,
+    table,
+)
 from tests.tools.builders import Object, held, hold, snapshot, typed
-from tests.tools.partition_tables import PAIRS, partition, table
 
 OF = {Reason.ALIGNMENT: Kind.ALIGNMENT, Reason.PARTITION: Kind.PARTITION}
 MACHINE = machine("n", [("p0", 0), ("p0", 0), ("p1", 0), ("p2", 1)], [("p0", 0), ("p2", 1)])

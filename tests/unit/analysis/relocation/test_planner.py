@@ -19,9 +19,8 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from tests.tools.builders import device, gpu_slice, resource_slice
 from tests.tools.examples import examples
-from tests.tools.room_pods import names, running
 from tests.tools.room_twin import difference, leaving
-from tests.tools.room_worlds import room_world
+from tests.tools.room_worlds import names, room_world, running
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, node, pod
 from tests.tools.volume_scenarios import mounting, volume, volume_claim
 

@@ -11,7 +11,7 @@ from reconciler.api.objects.gangs import GANG, SIZE, GangKey, GangSource
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from tests.tools.builders import device, gpu_slice, resource_slice
-from tests.tools.room_pods import names, running
+from tests.tools.room_worlds import names, running
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, node, pod
 
 ELSEWHERE = [*running("c", "gpu-0", on="m", priority=100), *running("d", "gpu-1", on="m", priority=100)]

@@ -6,13 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.analysis.whatif.scenario import Limit, Placed, Refused
+from reconciler.analysis.whatif.answering import answer
+from reconciler.analysis.whatif.reading import groups_of, units_in
+from reconciler.analysis.whatif.scenario import Answer, Baseline, Limit, Placed, Refused, Scenario
+from reconciler.api.manifests.bundle import bundle
+from reconciler.api.manifests.documents import Document, Origin
+from reconciler.api.objects.core import Node
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.semantics import Semantics
+from reconciler.api.versions.reading import read
 from reconciler.errors import Rejected
+from reconciler.state.trial import store_of
 from tests.tools.examples import examples
 from tests.tools.gangs import annotated, coscheduling_group, grouped, labelled, pod_group
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, held, node, pod, template
-from tests.tools.whatif_asking import ask, racks
 
 
 def gang(size: int, pods: int | None = None, topology: str = "", name: str = "g") -> list[Object]:
@@ -217,3 +224,23 @@ def test_a_chain_of_shared_claims_has_room_as_by_trying_everything():
         alone = [n for n in counts if n >= 1]
         # First fit: the shared claim goes to the first node with a device, whatever p1 needs besides.
         assert found.fits == (bool(alone) and alone[0] >= 2)
+
+
+# -- Asks what would be in a small world, given as JSON.
+
+
+def racks(**racks: tuple[str, int]) -> list[Object]:
+    """A device class, and nodes with a rack and a number of devices."""
+    found = [device_class()]
+    for name, (rack, count) in racks.items():
+        found += [node(name, rack=rack), devices(name, *(f"d{at}" for at in range(count)))]
+    return found
+
+
+def ask(world: list[Object], *asked: Object, **options: object) -> Answer:
+    """Ask for the objects `asked`, with the options of a `Scenario`."""
+    units = units_in(bundle([Document(Origin("test"), raw) for raw in asked]), of_plugins=True)
+    objects = [read(raw) for raw in world]
+    nodes = tuple(one for one in objects if isinstance(one, Node))
+    base = Baseline(store_of(objects, Semantics()), nodes, groups=groups_of(objects))
+    return answer(Scenario(units, **options), base)  # type: ignore[arg-type]

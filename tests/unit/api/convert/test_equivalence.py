@@ -43,7 +43,7 @@ from tests.tools.conversion_worlds import (
 )
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", range(40))
 def test_claims_get_the_same_devices_before_and_after(seed: int):
     before = pool_of(seed)
     result = conversion(*before)

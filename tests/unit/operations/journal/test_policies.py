@@ -15,7 +15,7 @@ from reconciler.control.inputs import Answered, PoliciesUsed
 from reconciler.operations.journal.entries import decode
 from reconciler.operations.journal.files import lines, paths
 from reconciler.operations.journal.replaying import replay
-from tests.tools.policy_scenarios import GPUS
+from tests.tools.naive_policies import GPUS
 from tests.tools.running_reconciler import Cluster, reconciling
 from tests.tools.scenario import asking
 from tests.tools.small_fleet import claim, claim_spec

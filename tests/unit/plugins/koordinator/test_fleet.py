@@ -18,8 +18,19 @@ from reconciler.plugins.koordinator.objects import Device, LabelSelector
 from reconciler.plugins.koordinator.refusals import Unserved
 from reconciler.plugins.koordinator.rules import Rules, Semantics
 from tests.tools.examples import examples
-from tests.tools.koordinator_builders import demand, device, gpu, minors, nic, pod
-from tests.tools.koordinator_strategies import PODS, TABLE, TAGGED, devices, read
+from tests.tools.koordinator_builders import (
+    PODS,
+    TABLE,
+    TAGGED,
+    demand,
+    device,
+    devices,
+    gpu,
+    minors,
+    nic,
+    pod,
+    read,
+)
 
 SELECTOR = LabelSelector.model_validate(TAGGED)
 

@@ -17,8 +17,7 @@ from reconciler.plugins.koordinator.names import PARTITION_POLICY, PARTITIONS
 from reconciler.plugins.koordinator.refusals import Unserved, main_reason, no_room
 from reconciler.plugins.koordinator.rules import Rules, Semantics
 from tests.tools.examples import examples
-from tests.tools.koordinator_builders import demand, device, gpu, nic, pod
-from tests.tools.koordinator_strategies import PODS, devices, read
+from tests.tools.koordinator_builders import PODS, demand, device, devices, gpu, nic, pod, read
 
 NAMES = ("a", "b")
 PAIR = {"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"}

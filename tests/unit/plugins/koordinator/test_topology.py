@@ -20,9 +20,23 @@ from reconciler.plugins.koordinator.names import GPU_MODEL, GPU_VENDOR, ISOLATIO
 from reconciler.plugins.koordinator.objects import Device
 from reconciler.plugins.koordinator.rules import Rules, Scoring, Semantics, Strategy
 from tests.tools.examples import examples
-from tests.tools.koordinator_builders import demand, device, gpu, holding, machine, minors, nic, pod
+from tests.tools.koordinator_builders import (
+    HONOR,
+    PLANNED,
+    PODS,
+    TABLE,
+    demand,
+    device,
+    devices,
+    gpu,
+    holding,
+    machine,
+    minors,
+    nic,
+    pod,
+    read,
+)
 from tests.tools.koordinator_builders import given as given_devices
-from tests.tools.koordinator_strategies import HONOR, PLANNED, PODS, TABLE, devices, read
 
 SPOTS = [(0, "0"), (0, "0"), (0, "1"), (0, "1"), (1, "2"), (1, "2"), (1, "3"), (1, "3")]
 GPUS = [gpu(i, spot) for i, spot in enumerate(SPOTS)]

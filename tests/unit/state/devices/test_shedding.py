@@ -22,10 +22,9 @@ from tests.tools.builders import (
     snapshot,
     typed,
 )
-from tests.tools.store_events import BEGINNING, EVENTS
 from tests.tools.store_objects import RULES
 from tests.tools.store_picture import picture
-from tests.tools.store_streaming import run
+from tests.tools.store_world import BEGINNING, EVENTS, run
 
 SPARE = 50
 
