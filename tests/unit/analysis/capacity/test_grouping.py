@@ -14,9 +14,8 @@ from reconciler.api.objects.claims import Allocation
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan
 from reconciler.state.store import Store
-from tests.tools.builders import Object, device, node, resource_slice, store
+from tests.tools.builders import Object, device, node, partitioned, resource_slice, store
 from tests.tools.examples import examples
-from tests.tools.partitioned_node import partitioned
 
 SHARED = [device(f"nic-{at}", allowMultipleAllocations=True) for at in range(2)]
 FLEET = [

@@ -8,9 +8,9 @@ from reconciler.api.migrate.special_claims import request_mappings, requests_for
 from reconciler.api.migrate.special_claims import special_claim as made_for
 from reconciler.api.objects.core import Pod
 from reconciler.state.nodes.room import demand
+from tests.tools.admission_policies import pod_specs
 from tests.tools.builders import device_class, typed
 from tests.tools.examples import examples
-from tests.tools.extended_requests import pod_specs
 
 GPU = "nvidia.com/gpu"
 IMPLICIT = "deviceclass.resource.kubernetes.io/"
