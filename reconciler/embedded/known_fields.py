@@ -57,8 +57,10 @@ checked."""
 PROPOSED: Mapping[str, Mapping[str, str]] = {
     "Device": {"compatibleOnlyWith": "object"},
     "BasicDevice": {"compatibleOnlyWith": "object"},
+    "Counter": {"requestPolicy": "object", "valueFrom": "object"},
+    "DeviceRequestAllocationResult": {"consumedCounters": "list[object]"},
 }
-"""Fields of proposals that are served here and nowhere else, so that they can be tried"""
+"""Fields of proposals and previews that are served here and nowhere else, so that they can be tried"""
 RELEASE_OF_NEWER = 37
 VERSION = re.compile(r"V\d+((alpha|beta)\d+)?")
 

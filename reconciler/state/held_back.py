@@ -24,7 +24,7 @@ class HeldBack:
 
     A nominated device may still be in use, and so may what it will draw from counters. So a counter
     never falls below zero by a nomination: that would make a pool look over-committed (CTR-6). It is
-    lowered to what remains for others, at least zero.
+    lowered to what remains for others, at least zero. What requests will say is not known here (SCC-6).
     """
 
     def __init__(self, nominations: Sequence[Nomination], fleet: Fleet) -> None:

@@ -1,5 +1,6 @@
 """For every rule the smallest manifests that break it."""
 
+from reconciler.api.objects.semantics import ALL_GATES, SHARED_CAPACITY
 from tests.tools.doctor_manifests import (
     AT_COUNT,
     BARE,
@@ -50,6 +51,16 @@ from tests.tools.gangs import child_of, composite_group, pod_group
 from tests.tools.small_fleet import pod
 
 IN_TREE = "spec.parentCompositePodGroupName"
+REQUESTED = yaml_of(
+    counters(),
+    part(
+        "s",
+        drawing(
+            "a", {"counterSet": "set", "counters": {"memory": {"valueFrom": {"capacityName": "memory"}}}}
+        ),
+        count=2,
+    ),
+)
 
 CASES = [
     Case("unreadable", "broken YAML", "a: [", ("",), "expected"),
@@ -191,6 +202,21 @@ CASES = [
         yaml_of(pod("p", workloadRef={"name": "w", "podGroup": "g"})),
         ("spec.workloadRef",),
         "ignored: workloadRef, which could change the answer",
+    ),
+    Case(
+        "unused-field",
+        "of a preview",
+        REQUESTED,
+        ("spec.devices[0].consumesCounters[0].counters[memory].valueFrom",),
+        "which needs the feature gate DRASharedConsumableCapacity, a preview of 1.38, and that is off",
+    ),
+    Case(
+        "preview-field",
+        "with its gate on",
+        REQUESTED,
+        ("spec.devices[0].consumesCounters[0].counters[memory].valueFrom",),
+        "valueFrom belongs to DRASharedConsumableCapacity, a preview of 1.38",
+        ALL_GATES | {SHARED_CAPACITY},
     ),
     Case(
         "selector-refused",

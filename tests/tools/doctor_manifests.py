@@ -4,6 +4,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from reconciler.api.objects.semantics import ALL_GATES
+
 Object = dict[str, Any]
 
 GATES = "dra-reconciler.io/device-extensions"
@@ -16,6 +18,7 @@ class Case:
     text: str
     fields: tuple[str, ...] = ()
     says: str = ""
+    gates: frozenset[str] = ALL_GATES
 
 
 def yaml_of(*objects: Object) -> str:

@@ -1,5 +1,6 @@
 """For every rule the smallest change by which manifests do not break it."""
 
+from reconciler.api.objects.semantics import ALL_GATES, SHARED_CAPACITY
 from tests.tools.doctor_manifests import (
     FITS,
     GPU,
@@ -106,6 +107,7 @@ QUIET = [
         yaml_of(extended('{"a": {"compatibleOnlyWith": {"expression": "true"}}}', A)),
     ),
     Case("unused-field", "none", SOUND),
+    Case("preview-field", "none", SOUND, gates=ALL_GATES | {SHARED_CAPACITY}),
     Case("unused-field", "not set", yaml_of(part("s", {**device("a"), "nodeAllocatableResources": None}))),
     Case("unknown-kind", "of other groups", yaml_of({**ONE, "apiVersion": "v1", "kind": "Other"})),
     Case(

@@ -172,12 +172,16 @@ class _Walk:
         consumed = scene.consumed(option.wanted, device)
         if consumed is None or not self._room(device, consumed, results):
             return None
+        if scene.requested(option.wanted, device) is None:
+            return None
         if not self._stands(option, device, results) or self._broken(option, device, results):
             return None
         return Result(option, device, consumed)
 
     def _take(self, option: RequestOption, device: Device, results: Results) -> Result | None:
         """SRCH-12 for mode All: the tests after the list, capacity last."""
+        if self.scene.requested(option.wanted, device) is None:
+            return None
         if self._in_use(option, device, results) or not self._stands(option, device, results):
             return None
         if self._broken(option, device, results):
@@ -214,7 +218,7 @@ class _Walk:
         if device.raw.get("consumesCounters"):
             if not scene.has("DRAPartitionableDevices"):
                 return False
-            if not self._drawn_before(device, results) and not self._counters(device, results):
+            if not self._counters(option, device, results):
                 return False
         return scene.tolerated(option.wanted, device)
 
@@ -224,22 +228,36 @@ class _Walk:
             return True
         return self.scene.multi(device) and any(r.device is device for r in results)
 
-    def _counters(self, device: Device, results: Results) -> bool:
-        """CTR-2, CTR-5."""
+    def _counters(self, option: RequestOption, device: Device, results: Results) -> bool:
+        """CTR-2, CTR-5, SCC-2."""
         pool = self.scene.pool_of(device)
         left = dict(pool.totals)
         for other in [*pool.devices, *pool.foreign]:
             if other.key in self.scene.held:
-                for drawn, value in other.draws.items():
+                for drawn, value in self.scene.held_draws(other).items():
+                    left[drawn] -= value
+        for key, records in self.scene.held.records.items() if self.scene.requests_draw else ():
+            if key[:2] == device.key[:2] and key not in {d.key for d in [*pool.devices, *pool.foreign]}:
+                for drawn, value in [item for record in records if record for item in record.items()]:
                     left[drawn] -= value
         running = dict.fromkeys(left, Fraction(0))
         for at, result in enumerate(results):
-            if result.device in pool.devices and not self._drawn_before(result.device, results[:at]):
-                for drawn, value in result.device.draws.items():
+            if result.device in pool.devices:
+                for drawn, value in self._drawn(result.option, result.device, results[:at]):
                     running[drawn] += value
-        for drawn, value in device.draws.items():
+        mine = self._drawn(option, device, results)
+        for drawn, value in mine:
             running[drawn] += value
-        return all(running[drawn] <= left[drawn] for drawn in left)
+        tested = {drawn for drawn, value in mine if value} if self._drawn_before(device, results) else left
+        return all(running[drawn] <= left[drawn] for drawn in tested)
+
+    def _drawn(
+        self, option: RequestOption, device: Device, before: Results
+    ) -> list[tuple[tuple[str, str], Fraction]]:
+        """What a device draws after some results: what its request says, and all else once."""
+        asked = self.scene.requested(option.wanted, device) or {}
+        static = {} if self._drawn_before(device, before) else device.draws
+        return [*asked.items(), *static.items()]
 
     def _broken(self, option: RequestOption, device: Device, results: Results) -> bool:
         """CON-1 to CON-8. Raises Failure (CON-13)."""

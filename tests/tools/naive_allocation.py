@@ -58,7 +58,22 @@ class Device:
             (entry["counterSet"], name): exact(counter["value"])
             for entry in self.raw.get("consumesCounters", ())
             for name, counter in entry["counters"].items()
+            if "value" in counter
         }
+
+    @property
+    def asks(self) -> dict[tuple[str, str], str]:
+        """(set, counter) -> the capacity of which a request says the amount."""
+        return {
+            (entry["counterSet"], name): counter["valueFrom"]["capacityName"]
+            for entry in self.raw.get("consumesCounters", ())
+            for name, counter in entry["counters"].items()
+            if "valueFrom" in counter
+        }
+
+    def spelled(self, key: str) -> str:
+        """A capacity key with its domain."""
+        return key if "/" in key else f"{self.driver}/{key}"
 
     @property
     def capacity(self) -> dict[str, Fraction]:
@@ -83,6 +98,7 @@ class Pool:
     devices: list[Device]
     foreign: list[Device]
     totals: dict[tuple[str, str], Fraction]
+    counters: dict[tuple[str, str], Object] = field(default_factory=dict)
 
 
 def reaches(place: Object, node: Object) -> bool:
@@ -100,6 +116,8 @@ class Holdings:
 
     dedicated: set[DeviceKey]
     shares: dict[DeviceKey, Amounts]
+    records: dict[DeviceKey, list[dict[tuple[str, str], Fraction] | None]] = field(default_factory=dict)
+    """What each hold says of counters; None if it says nothing"""
 
     def __contains__(self, key: DeviceKey) -> bool:
         return key in self.dedicated or key in self.shares
@@ -112,6 +130,12 @@ def holdings(world: World) -> Holdings:
             key = (result["driver"], result["pool"], result["device"])
             if result.get("adminAccess"):
                 continue
+            said = {
+                (of_set["counterSet"], name): exact(value)
+                for of_set in result.get("consumedCounters", ())
+                for name, value in of_set["counters"].items()
+            }
+            found.records.setdefault(key, []).append(said or None)
             if result.get("shareID") and world.rules.has("DRAConsumableCapacity"):
                 consumed = found.shares.setdefault(key, {})
                 for name, value in result.get("consumedCapacity", {}).items():
@@ -204,11 +228,12 @@ class Scene:
         sets: list[Object] = [
             counters for s in [*current, *others] for counters in s["spec"].get("sharedCounters", ())
         ]
-        totals = {
-            (counters["name"], counter): exact(entry["value"])
+        entries = {
+            (counters["name"], counter): entry
             for counters in sets
             for counter, entry in counters["counters"].items()
         }
+        totals = {key: exact(entry["value"]) for key, entry in entries.items()}
         names = [device.raw["name"] for device in here]
         invalid = len(set(names)) < len(names)
         if partitionable:
@@ -221,7 +246,7 @@ class Scene:
             )
         if invalid:
             return Pool(driver, name, Reason.INVALID_POOL, [], [], {})
-        return Pool(driver, name, None, here, foreign, totals)
+        return Pool(driver, name, None, here, foreign, totals, entries)
 
     def _devices(self, slices: list[Object]) -> Iterator[Device]:
         for source in slices:
@@ -350,11 +375,49 @@ class Scene:
         }
         if any(value < 0 for value in taken.values()):
             raise Failure(Reason.CAPACITY_INVALID)
-        if any(key not in offered for key in asked):
+        drawn = {device.spelled(key) for key in device.asks.values()} if self.requests_draw else set()
+        if any(key not in offered and device.spelled(key) not in drawn for key in asked):
             return None
         if not all(permitted(entry, taken[key]) for key, entry in offered.items()):
             return None
         return taken
+
+    # -- SCC-1 to SCC-3
+
+    @property
+    def requests_draw(self) -> bool:
+        return self.has("DRASharedConsumableCapacity")
+
+    def requested(self, wanted: Object, device: Device) -> dict[tuple[str, str], Fraction] | None:
+        """What a device draws as a request says; None if a policy or a counter does not allow it."""
+        asked = wanted.get("capacity", {}).get("requests", {})
+        found: dict[tuple[str, str], Fraction] = {}
+        for counter, name in device.asks.items() if self.requests_draw else ():
+            entry = self.pool_of(device).counters[counter]
+            given = [exact(v) for k, v in asked.items() if device.spelled(k) == device.spelled(name)]
+            try:
+                found[counter] = resolved(entry, max(given, default=None), fractional=self._fractional)
+            except Failure:
+                return None
+            if found[counter] < 0 or found[counter] > exact(entry["value"]):
+                return None
+            if not permitted(entry, found[counter]):
+                return None
+        return found
+
+    def held_draws(self, device: Device) -> dict[tuple[str, str], Fraction]:
+        """What a held device draws: as much as its results say, and at least what its slice says."""
+        records = self.held.records[device.key] if self.requests_draw else []
+        found = dict(device.draws)
+        for counter, total in self.pool_of(device).totals.items():
+            said = [record[counter] for record in records if record and counter in record]
+            if counter in device.draws:
+                found[counter] = max([device.draws[counter], *said])
+            elif counter in device.asks and None in records:
+                found[counter] = total
+            elif said:
+                found[counter] = sum(said, Fraction(0))
+        return found
 
     @property
     def _fractional(self) -> bool:

@@ -116,6 +116,10 @@ class Available(Struct):
         """Whether `follow` can update the counts to a snapshot."""
         return self.trail is snapshot.occupancy.trail and self.serial <= snapshot.occupancy.serial
 
+    def _depends_on_shares(self, snapshot: Snapshot) -> bool:
+        """Whether `free` does not say it all, because requests take different amounts."""
+        return self.static.asks is not None or bool(self.static.consumption and snapshot.occupancy.consumed)
+
     def per_value(self, name: Name, fleet: Fleet) -> Amounts:
         """(V,) devices per value of an attribute."""
         if name not in self.values:
@@ -151,7 +155,7 @@ class Available(Struct):
         rows (n,)  distinct
         """
         could: Callable[[int], bool] = snapshot.occupancy.free.item
-        if self.admin or self.static.fails or (self.static.consumption and snapshot.occupancy.consumed):
+        if self.admin or self.static.fails or self._depends_on_shares(snapshot):
             now = judge(self.static, snapshot, np.array(rows, dtype=np.intp), admin=self.admin)
             could = dict(zip(rows, now.tolist(), strict=True)).__getitem__
         was, concerned = self.mask.item, self.concerned.item
@@ -223,7 +227,7 @@ def _count(option: RequestOption, snapshot: Snapshot) -> Available:
     fleet, static = snapshot.fleet, match_in_fleet(option, snapshot)
     concerned = static.suitable | static.fatal if static.fails else static.suitable
     occupancy = snapshot.occupancy
-    if static.fails or option.admin or (occupancy.consumed and static.consumption):
+    if static.fails or option.admin or static.asks or (occupancy.consumed and static.consumption):
         mask = np.zeros(fleet.size, dtype=np.bool_)
         rows = np.flatnonzero(concerned)
         mask[rows] = judge(static, snapshot, rows, admin=option.admin)
@@ -263,6 +267,9 @@ def judge(static: StaticMatch, snapshot: Snapshot, rows: Rows, *, admin: bool) -
     could = occupancy.fits[rows] | occupancy.sharing[rows] if admin else occupancy.free[rows]
     if occupancy.consumed and static.consumption:
         could = could & capacity_fits(rows, static.consumption, static.shape[rows], could, snapshot)
+    if static.asks is not None:
+        sets = snapshot.fleet.sets[rows]
+        could = could & static.asks.fit(occupancy.left, sets, occupancy.sharing[rows], rows)
     if static.fails:
         fatal = static.fatal[rows]
         could = could | (fatal if admin else fatal & ~occupancy.held[rows])

@@ -8,14 +8,15 @@ from kernels.fit import fits
 from kernels.groups import distinct
 from kernels.types import Mask, Rows
 from reconciler.allocation.dra.budget import Fatal
+from reconciler.allocation.dra.consumption import Consumption
 from reconciler.allocation.dra.request_options import RequestOption
 from reconciler.allocation.dra.selector_masks import failure
 from reconciler.allocation.dra.static_match import (
-    Consumption,
     Consumptions,
     StaticMatch,
     draws,
     large_enough,
+    match_in_fleet,
     match_in_view,
     resolve,
 )
@@ -87,6 +88,9 @@ def find_candidates(option: RequestOption, view: View, snapshot: Snapshot) -> Ca
             fatal = fatal & ~view.of(occupancy.held)
     if occupancy.consumed and static.consumption:
         available &= capacity_fits(view.rows, static.consumption, static.shape, available, snapshot)
+    if static.asks is not None:
+        sets = view.of(snapshot.fleet.sets)
+        available &= static.asks.fit(occupancy.left, sets, view.of(occupancy.sharing))
     return Candidates(
         option=option,
         count=option.source.wanted if listed is None else len(listed),
@@ -125,6 +129,8 @@ def capacity_permits(option: RequestOption, rows: Rows, snapshot: Snapshot) -> M
     shape = snapshot.fleet.codes["shape"][rows]
     consumption = resolve(option, distinct(shape).tolist(), snapshot)
     large = large_enough(option, consumption, shape)
+    if (asks := match_in_fleet(option, snapshot).asks) is not None:
+        large &= ~asks.refused[rows]
     return large & capacity_fits(rows, consumption, shape, large, snapshot)
 
 
@@ -136,9 +142,11 @@ def not_excluded(rows: Rows, snapshot: Snapshot) -> Mask:
     return occupancy.open[rows] | occupancy.sharing[rows]
 
 
-def counters_permit(rows: Rows, snapshot: Snapshot) -> Mask:
+def counters_permit(option: RequestOption, rows: Rows, snapshot: Snapshot) -> Mask:
     """(n,) the counters have what the device draws and its pool is not over-committed (CTR-6), or an earlier
     share has drawn it (CAP-13). Whether others exclude it does not matter.
+
+    rows (n,)  devices that match the request option
     """
     fleet, occupancy = snapshot.fleet, snapshot.occupancy
     if not snapshot.rules.has(PARTITIONABLE_DEVICES):
@@ -149,7 +157,9 @@ def counters_permit(rows: Rows, snapshot: Snapshot) -> Mask:
     if over.any():
         groups = fleet.set_group[over]
         passed &= ~((sets >= 0) & np.isin(fleet.set_group[sets], groups)).any(axis=1)
-    return passed | occupancy.sharing[rows]
+    passed |= occupancy.sharing[rows]
+    asks = match_in_fleet(option, snapshot).asks
+    return passed & asks.fit(occupancy.left, sets, occupancy.sharing[rows], rows) if asks else passed
 
 
 def _all(option: RequestOption, view: View, snapshot: Snapshot, static: StaticMatch) -> Rows:

@@ -27,6 +27,7 @@ def takes_first(slots: Sequence[Slot], by_slot: Sequence[Sequence[Candidates]], 
         and not one.option.admin
         and one.count
         and not one.static.fails
+        and one.static.asks is None
         and bool((alone | ~one.available).all())
         for of_slot in by_slot
         for one in of_slot

@@ -14,7 +14,7 @@ from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.constraints import Constraint, Tokens, compile_constraint, derived_by
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestKey, RequestOption
 from reconciler.allocation.dra.selector_masks import evaluate_selectors
-from reconciler.allocation.dra.static_match import large_enough, resolve
+from reconciler.allocation.dra.static_match import large_enough, match_in_fleet, resolve
 from reconciler.api.objects.semantics import PARTITIONABLE_DEVICES
 from reconciler.state.caches import Cache
 from reconciler.state.devices.fleet import Fleet
@@ -43,6 +43,8 @@ def _lacking(option: RequestOption, wanted: int, snapshot: Snapshot) -> str:
         able = rows[large_enough(option, resolve(option, distinct(shape).tolist(), snapshot), shape)]
     except Fatal:
         return ""
+    if (asks := match_in_fleet(option, snapshot).asks) is not None:
+        able = able[~asks.refused[able]]
     if len(able) < wanted:
         return f"{_devices(able)} large enough"
     if snapshot.rules.has(PARTITIONABLE_DEVICES):

@@ -14,7 +14,7 @@ from reconciler.allocation.dra.never_fits import impossible_constraint, lacking
 from reconciler.allocation.dra.node_attempt import NodeRefusal
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestKey, RequestOption
 from reconciler.allocation.dra.selector_masks import evaluate_selectors
-from reconciler.allocation.dra.static_match import disabled_features, taints_permit
+from reconciler.allocation.dra.static_match import disabled_for, taints_permit
 from reconciler.api.objects.plan import Gate, Reason, RequestCount, Unsatisfied
 from reconciler.api.objects.semantics import COMPATIBILITY_GROUPS
 from reconciler.state.caches import Cache, share
@@ -84,7 +84,7 @@ def count_gates(option: RequestOption, snapshot: Snapshot, reach: NodeReach) -> 
 def _tally(option: RequestOption, snapshot: Snapshot, reach: NodeReach) -> Tally:
     rows = np.flatnonzero(evaluate_selectors(option, snapshot.fleet).true)
     gates = [Gate("devices", snapshot.fleet.size), Gate(MATCH, len(rows))]
-    off, rows = _without_disabled(rows, snapshot)
+    off, rows = _without_disabled(option, rows, snapshot)
     if off:
         gates.append(Gate(FEATURE, len(rows)))
     # The next two are listed only where they stop a device.
@@ -131,10 +131,10 @@ _KEPT = {FREE: kept_for, COUNTERS: _draws_kept_for}
 """Tests that nominations may decide -> for whom"""
 
 
-def _without_disabled(rows: Rows, snapshot: Snapshot) -> tuple[tuple[str, ...], Rows]:
+def _without_disabled(option: RequestOption, rows: Rows, snapshot: Snapshot) -> tuple[tuple[str, ...], Rows]:
     """The gates that are off and that some of the rows need, and the rows (n,) that need none of them."""
     off: list[str] = []
-    for gate, needing in disabled_features(snapshot.topology).items():
+    for gate, needing in disabled_for(option, snapshot).items():
         stopped = needing[rows]
         if gate == COMPATIBILITY_GROUPS:  # further shares are not tested (GRP-5)
             stopped = stopped & ~snapshot.occupancy.sharing[rows]
@@ -149,7 +149,7 @@ def _tests(option: RequestOption, snapshot: Snapshot) -> Iterator[tuple[str, Cal
         yield FREE, lambda rows: ~snapshot.occupancy.held[rows]
     yield CAPACITY, lambda rows: capacity_permits(option, rows, snapshot)
     # What a whole device uses up, it excludes as well: that it is used up says more.
-    yield COUNTERS, lambda rows: counters_permit(rows, snapshot)
+    yield COUNTERS, lambda rows: counters_permit(option, rows, snapshot)
     if snapshot.occupancy.open is not None:  # listed only where some device excludes others
         yield EXCLUSION, lambda rows: not_excluded(rows, snapshot)
     yield TAINTS, lambda rows: taints_permit(option, rows, snapshot)

@@ -4,8 +4,12 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import Any
 
+import numpy as np
+
+from kernels.groups import distinct
 from kernels.types import Mask, Rows
 from reconciler.allocation.dra.budget import Fatal
+from reconciler.allocation.dra.request_draws import consumed_counters
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestOption
 from reconciler.allocation.dra.state import Choice
 from reconciler.api.objects.claims import (
@@ -17,6 +21,7 @@ from reconciler.api.objects.claims import (
 )
 from reconciler.api.objects.plan import LaterPlan, Plan, Reason
 from reconciler.api.objects.selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from reconciler.api.objects.semantics import SHARED_CAPACITY
 from reconciler.state.caches import Cache, share
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.snapshot import Snapshot, View
@@ -161,6 +166,9 @@ def _special_fields(
         amounts = choice.candidates.takes(choice.at)
         if amounts is not None:
             fields["consumed_capacity"] = dict(amounts.taken)
+    if snapshot.rules.has(SHARED_CAPACITY) and _asked_together(fleet)[row]:
+        requested = choice.candidates.option.capacity
+        fields["consumed_counters"] = consumed_counters(requested, row, snapshot)
     operations = int(fleet.codes["operations"][row])
     if operations >= 0:
         fields["skip_node_operations"] = fleet.vocabulary.operations.values[operations]
@@ -170,7 +178,15 @@ def _special_fields(
 def _special(fleet: Fleet) -> Mask | None:
     """(D,) devices whose results have more fields than names; None if there are none."""
     found: Mask = fleet.shared | (fleet.codes["binding"] >= 0) | (fleet.codes["operations"] >= 0)
+    found |= _asked_together(fleet)
     return found if found.any() else None
+
+
+def _asked_together(fleet: Fleet) -> Mask:
+    """(D,) devices that draw from a counter set of which requests say how much some device draws."""
+    sets = fleet.sets[fleet.codes["asked"] >= 0]
+    found: Mask = np.any(np.isin(fleet.sets, distinct(sets[sets >= 0])), axis=1)
+    return found
 
 
 _SPECIAL = Cache(_special, on_fork=share)

@@ -56,6 +56,7 @@ def equality_classes(
         problem.draws.T,
         fleet.codes["shape"][rows][None],
         fleet.codes["selector"][rows][None],
+        fleet.codes["asked"][rows][None],
     ]
     alone = problem.shared | problem.snapshot.occupancy.sharing[rows]
     columns.append(np.where(alone, np.arange(count, dtype=np.int32), -1)[None])

@@ -301,16 +301,20 @@ def in_use(state: State, candidates: Candidates) -> Mask:
 
 def viable(problem: NodeProblem, state: State, candidates: Candidates) -> Mask:
     """(n,) devices that can be chosen next for a request option."""
-    mask = _open(state, candidates)
+    mask = _open(problem, state, candidates)
     own, option = problem.constraints[candidates.option.claim], candidates.option
     for number in option.constraints:
         mask &= own[number].allowed(state.constraints[number], option)
     return mask
 
 
-def _open(state: State, candidates: Candidates) -> Mask:
+def _open(problem: NodeProblem, state: State, candidates: Candidates) -> Mask:
     """(n,) devices that all allows but constraints."""
     mask = candidates.available & state.fit & ~in_use(state, candidates)
+    if (asks := candidates.static.asks) is not None:
+        sharing = problem.snapshot.occupancy.sharing[problem.rows]
+        sharing[list(state.shares)] = True
+        mask &= asks.fit(state.left, problem.sets, sharing)
     for at, consumed in state.shares.items():
         taken = candidates.takes(at)
         if taken is not None:
@@ -321,7 +325,7 @@ def _open(state: State, candidates: Candidates) -> Mask:
 def before_constraints(problem: NodeProblem, state: State, candidates: Candidates) -> Mask:
     """(n,) devices of which the constraints are tested. In mode All, what shares consumed is tested later."""
     if candidates.listed is None:
-        return _open(state, candidates)
+        return _open(problem, state, candidates)
     mask = candidates.static.suitable & state.fit & ~in_use(state, candidates)
     held = problem.snapshot.occupancy.held[problem.rows]
     return mask if candidates.option.admin else mask & ~held
@@ -349,10 +353,13 @@ def choose(problem: NodeProblem, state: State, slot: int, candidates: Candidates
         constraints[number] = own[number].after(constraints[number], at, candidates.option)
     left, fit, shares = state.left, state.fit, state.shares
     charged = at in shares or bool(problem.snapshot.occupancy.sharing[problem.rows[at]])
-    sets = problem.sets[at]
+    sets, table, draws = problem.sets[at], problem.table, problem.draws[at]
     drawn = [] if charged else [number for number in sets.tolist() if number >= 0]
+    if (asks := candidates.static.asks) is not None and asks.asking[at]:
+        drawn = [number for number in sets.tolist() if number >= 0]
+        table, draws = asks.table, (asks.further if charged else asks.whole)[at]
     if drawn:
-        left = draw_one(left, problem.table, sets, problem.draws[at])
+        left = draw_one(left, table, sets, draws)
         fit = _judge_again(problem, left, fit, drawn)
         fit[list(shares)] = True
     exclusion = state.exclusion

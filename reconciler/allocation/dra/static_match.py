@@ -12,125 +12,25 @@ from msgspec import Struct
 from kernels.groups import distinct
 from kernels.types import Codes, Mask, Rows
 from reconciler.allocation.dra.budget import Fatal
+from reconciler.allocation.dra.consumption import Consumption, consume
+from reconciler.allocation.dra.request_draws import RequestDraws, request_draws
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption
 from reconciler.allocation.dra.selector_masks import evaluate_selectors, fails_to_derive
 from reconciler.api.objects.claims import DeviceToleration
-from reconciler.api.objects.plan import Reason
-from reconciler.api.objects.quantity import INT64_MAX, NANO, Quantity
 from reconciler.api.objects.semantics import (
     BINDING_CONDITIONS,
     COMPATIBILITY_GROUPS,
     CONSUMABLE_CAPACITY,
     DEVICE_STATUS,
-    FRACTIONAL_RANGE,
     PARTITIONABLE_DEVICES,
+    SHARED_CAPACITY,
     TAINTS,
-    Semantics,
 )
-from reconciler.api.objects.slices import CapacityPolicy, CapacityRange, DeviceTaint
+from reconciler.api.objects.slices import DeviceTaint
 from reconciler.state.caches import Cache, share
-from reconciler.state.devices.encoding.vocabulary import CapacitySlot
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.reach import SKIP_OPERATIONS
 from reconciler.state.devices.snapshot import Snapshot, Topology, View
-
-MILLI = NANO // 1000
-
-
-class Consumption(Struct, frozen=True):
-    """What one allocation consumes of each capacity of a device, and what the device has."""
-
-    taken: Mapping[str, Quantity]
-    """Capacity key, as the slice spells it -> amount"""
-    total: Mapping[str, int]
-    """Capacity key -> billionths"""
-
-    def fits(self, consumed: Mapping[str, int]) -> bool:
-        """Whether it fits in addition to what is consumed already (CAP-8)."""
-        return all(consumed.get(key, 0) + q.nanos <= self.total[key] for key, q in self.taken.items())
-
-    def added_to(self, consumed: Mapping[str, int]) -> dict[str, int]:
-        """What is consumed afterwards."""
-        return {**consumed, **{key: consumed.get(key, 0) + q.nanos for key, q in self.taken.items()}}
-
-
-def consume(
-    slots: tuple[CapacitySlot, ...], requests: Mapping[str, Quantity], rules: Semantics
-) -> Consumption | None:
-    """What an allocation with these capacity requests consumes; None if the device cannot give it.
-
-    Every capacity is resolved before the first refusal. So an amount that cannot be represented is an error
-    in any order (CAP-12). Raises Fatal for such an amount.
-    """
-    taken = {slot.key: _resolve(slot, requests.get(slot.key), rules) for slot in slots}
-    for key, amount in taken.items():
-        if amount.nanos < 0:
-            raise Fatal(
-                Reason.CAPACITY_INVALID, f"capacity {key}: the amount to consume is negative: {amount}"
-            )
-    if any(key not in taken for key in requests):
-        return None
-    if any(not _allowed(taken[slot.key], slot.policy) for slot in slots):
-        return None
-    return Consumption(taken, {slot.key: slot.value.nanos for slot in slots})
-
-
-def _resolve(slot: CapacitySlot, request: Quantity | None, rules: Semantics) -> Quantity:
-    """CAP-3: the default or the whole capacity; else the request, rounded up to what the policy allows."""
-    policy = slot.policy
-    if request is None:
-        return policy.default if policy is not None and policy.default is not None else slot.value
-    if policy is None:
-        return request
-    if policy.valid_range is not None and policy.valid_range.min is not None:
-        return _round_to_range(slot.key, request, policy.valid_range, policy.valid_range.min, rules)
-    if policy.valid_values:
-        return min((value for value in policy.valid_values if value >= request), default=request)
-    return request
-
-
-def _round_to_range(
-    key: str, request: Quantity, allowed: CapacityRange, minimum: Quantity, rules: Semantics
-) -> Quantity:
-    """CAP-5, CAP-6: at least the minimum, and a whole number of steps above it."""
-    if request < minimum:
-        return minimum
-    if allowed.step is None:
-        return request
-    unit = NANO
-    bounds = [minimum, allowed.step, *([allowed.max] if allowed.max is not None else [])]
-    if (
-        rules.has(FRACTIONAL_RANGE)
-        and allowed.step.nanos >= MILLI
-        and all(q.nanos % MILLI == 0 for q in bounds)
-    ):
-        unit = MILLI
-        if request.nanos % MILLI:
-            raise Fatal(
-                Reason.CAPACITY_INVALID, f"capacity {key}: a request of {request} is finer than a thousandth"
-            )
-    wanted, least, step = (-(-q.nanos // unit) for q in (request, minimum, allowed.step))
-    if step <= 0:
-        raise Fatal(Reason.CAPACITY_INVALID, f"capacity {key}: the step {allowed.step} is not positive")
-    rounded = least + -(-(wanted - least) // step) * step
-    if max(wanted, rounded) > INT64_MAX:
-        raise Fatal(
-            Reason.CAPACITY_INVALID, f"capacity {key}: a request of {request} is too large to be rounded"
-        )
-    return Quantity(rounded * unit, allowed.step.format)
-
-
-def _allowed(amount: Quantity, policy: CapacityPolicy | None) -> bool:
-    """CAP-7."""
-    if policy is None or (policy.default is not None and amount == policy.default):
-        return True
-    limits = policy.valid_range
-    if limits is not None and limits.min is not None:
-        if limits.max is not None and amount > limits.max:
-            return False
-        return limits.step is None or (amount.nanos - limits.min.nanos) % limits.step.nanos == 0
-    return not policy.valid_values or amount in policy.valid_values
-
 
 Consumptions = Mapping[int, Consumption | Fatal | None]
 """Capacity shape -> what taking such a device consumes; None if its capacity is too small; or an error"""
@@ -154,6 +54,8 @@ class StaticMatch(Struct, frozen=True):
     """Whether some device is an error"""
     skips: bool
     """Whether some device of the fleet skips operations of its node"""
+    asks: RequestDraws | None = None
+    """What devices draw as the request says; None if it says nothing"""
 
     @property
     def errors(self) -> Mask:
@@ -188,8 +90,9 @@ def _slice(whole: StaticMatch, view: View, snapshot: Snapshot) -> StaticMatch:
     if underived is not None:
         underived = of(underived) & suitable
     fails = whole.fails and bool(fatal.any() or (underived is not None and underived.any()))
+    asks = whole.asks.of(view) if whole.asks is not None else None
     return StaticMatch(
-        matching, suitable, fatal, underived, whole.consumption, of(whole.shape), fails, whole.skips
+        matching, suitable, fatal, underived, whole.consumption, of(whole.shape), fails, whole.skips, asks
     )
 
 
@@ -224,6 +127,9 @@ def _compute(option: RequestOption, snapshot: Snapshot) -> StaticMatch:
     )
     if not rules.has(PARTITIONABLE_DEVICES):
         suitable &= ~draws(fleet, everything)
+    asks = request_draws(option.capacity, snapshot, matching)
+    if asks is not None:
+        suitable &= ~asks.refused
     underived = fails_to_derive(option, fleet)
     if underived is not None:
         underived &= suitable
@@ -232,7 +138,7 @@ def _compute(option: RequestOption, snapshot: Snapshot) -> StaticMatch:
         mask.setflags(write=False)
     skips = bool((fleet.codes["operations"] >= 0).any())
     fails = bool(fatal.any()) or underived is not None
-    return StaticMatch(matching, suitable, fatal, underived, consumption, shape, fails, skips)
+    return StaticMatch(matching, suitable, fatal, underived, consumption, shape, fails, skips, asks)
 
 
 def draws(fleet: Fleet, rows: Rows) -> Mask:
@@ -312,6 +218,8 @@ def _disabled(topology: Topology) -> Disabled:
         found[gate] = _waiting(fleet)
     if not rules.has(PARTITIONABLE_DEVICES):
         found[PARTITIONABLE_DEVICES] = draws(fleet, np.arange(fleet.size)) | _partitioned(fleet)
+    if not rules.has(SHARED_CAPACITY):
+        found[SHARED_CAPACITY] = fleet.codes["asked"] >= 0
     if not rules.has(COMPATIBILITY_GROUPS) and fleet.exclusion is not None:
         exclusion = fleet.exclusion
         silent = (exclusion.names == 0).all(axis=2) & (exclusion.scopes >= 0)
@@ -325,6 +233,18 @@ _DISABLED = Cache(_disabled, on_fork=share)
 def disabled_features(topology: Topology) -> Disabled:
     """The devices that need a gate that is off, by gate."""
     return _DISABLED.of(topology)
+
+
+def disabled_for(option: RequestOption, snapshot: Snapshot) -> Disabled:
+    """The devices that need a gate that is off before they can serve a request option, by gate."""
+    found = dict(disabled_features(snapshot.topology))
+    if (asking := found.pop(SHARED_CAPACITY, None)) is not None:
+        # Without it such a device draws nothing: only requests for the capacity need it.
+        shape = snapshot.fleet.codes["shape"]
+        known = large_enough(option, resolve(option, distinct(shape).tolist(), snapshot), shape)
+        if (asking & ~known).any():
+            found[SHARED_CAPACITY] = asking & ~known
+    return found
 
 
 def _waiting(fleet: Fleet) -> Mask:

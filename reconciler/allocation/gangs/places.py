@@ -223,6 +223,8 @@ class Likeness:
             return None
         if (view.of(fleet.codes["node"]) < 0).any() or view.of(fleet.shared).any():
             return None
+        if (view.of(fleet.codes["asked"]) >= 0).any():
+            return None
         parts = [len(view.rows).to_bytes(4, "big"), view.of(fleet.codes["driver"]).tobytes()]
         parts += [view.of(fleet.codes[name]).tobytes() for name in ("binding", "operations", "shape")]
         sets = view.of(fleet.sets)

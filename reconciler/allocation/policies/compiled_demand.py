@@ -9,8 +9,9 @@ from msgspec import Struct
 from kernels.fragmentation import Demand as KernelDemand
 from kernels.fragmentation import Need
 from kernels.types import Amounts, Codes, Mask, Rows
+from reconciler.allocation.dra.consumption import Consumption
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption, Slot
-from reconciler.allocation.dra.static_match import Consumption, StaticMatch, match_in_fleet
+from reconciler.allocation.dra.static_match import StaticMatch, match_in_fleet
 from reconciler.allocation.policies.demand import Demand
 from reconciler.allocation.policies.set_losses import WHOLE
 from reconciler.state.caches import Cache, share

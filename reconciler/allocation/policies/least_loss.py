@@ -16,9 +16,10 @@ from msgspec import Struct
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.availability import available
 from reconciler.allocation.dra.candidates import Candidates
+from reconciler.allocation.dra.consumption import Consumption
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption
 from reconciler.allocation.dra.state import State
-from reconciler.allocation.dra.static_match import Consumption, match_in_fleet
+from reconciler.allocation.dra.static_match import match_in_fleet
 from reconciler.allocation.policies.by_device import in_order, node_keys
 from reconciler.allocation.policies.compiled_demand import COUNTS, Wanted, requests_of, sizes
 from reconciler.allocation.policies.demand import NO_DEMAND, Demand

@@ -106,6 +106,10 @@ UNUSED_FIELD: Final = Rule(
     "unused-field", _W, "Kubernetes uses a field that is ignored here, so answers may differ.",
     "Compare with what kube-scheduler does; docs/versions.md lists all such fields.",
 )  # fmt: skip
+PREVIEW_FIELD: Final = Rule(
+    "preview-field", _I, "A field of a feature that no released server has.",
+    "Keep it to trials: the field may change or go. docs/reference/rules has its rules.",
+)  # fmt: skip
 UNKNOWN_KIND: Final = Rule(
     "unknown-kind", _W, "A kind about devices or gangs is not known here, so its objects are ignored.",
     "Fix the kind or its version; if Kubernetes has it, upgrade dra-reconciler.",
@@ -284,7 +288,7 @@ EXTENSION_CONFLICT: Final = Rule(
 
 RULES: Final = (
     UNREADABLE, PUT_RIGHT, OLD_VERSION, DUPLICATE_OBJECT, API_RULES, FIRST_REVISION,
-    UNKNOWN_FIELD, UNUSED_FIELD, UNKNOWN_KIND,
+    UNKNOWN_FIELD, UNUSED_FIELD, PREVIEW_FIELD, UNKNOWN_KIND,
     UNRENDERED, CLAIM_SOURCE, CLAIM_ENTRY, MISSING_CLAIM, GROUP_TREE,
     POOL_INCOMPLETE, POOL_OBSOLETE, POOL_DISAGREES, DUPLICATE_DEVICE, DEVICE_ON_TWO_NODES,
     DUPLICATE_COUNTER_SET, DANGLING_COUNTER_SET, DANGLING_COUNTER, NEGATIVE_DRAW, POOL_INVALID,

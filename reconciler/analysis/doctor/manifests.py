@@ -8,6 +8,7 @@ from reconciler.analysis.doctor.findings import DoctorInput, Finding, suggestion
 from reconciler.api.manifests.bundle import Entry, already_read
 from reconciler.api.manifests.documents import UNRENDERED, Origin
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.semantics import GATES, NEWEST_MINOR
 from reconciler.api.objects.validating import subject_of
 from reconciler.api.versions.ignored import GATED, UNUSED, parts_of, unknown_in
 from reconciler.api.versions.kinds import NOT_FOLLOWED, RESOURCE, is_newer
@@ -112,8 +113,12 @@ def unused_fields(data: DoctorInput) -> Iterator[Finding]:
     for entry in data.entries:
         found = {key: (path, gate) for path, key, gate in _unused_in(data, entry)}
         for key, (path, gate) in found.items():
+            preview = f", a preview of 1.{NEWEST_MINOR + 1}" if gate and GATES[gate].is_preview else ""
+            if gate and data.snapshot.rules.has(gate):
+                yield findings.PREVIEW_FIELD.finding(entry, path, f"{key} belongs to {gate}{preview}")
+                continue
             why = (
-                f"which needs the feature gate {gate}, and that is off"
+                f"which needs the feature gate {gate}{preview}, and that is off"
                 if gate
                 else "which could change the answer"
             )
@@ -133,10 +138,13 @@ def unknown_kinds(data: DoctorInput) -> Iterator[Finding]:
 
 
 def _unused_in(data: DoctorInput, entry: Entry) -> Iterator[tuple[str, str, str]]:
-    """Path and name of each field of an object that is known and not used, and the gate that it lacks."""
+    """Path and name of each field of an object that is known and not used, and the gate that it lacks. Fields
+    of previews are among them also if their gate is on.
+    """
     rules = data.snapshot.rules
     for kind, there, part in parts_of(type(entry.object), entry.raw, ""):
-        off = {key: gate for key, gate in GATED.get(kind, {}).items() if not rules.has(gate)}
+        gated = GATED.get(kind, {}).items()
+        off = {key: gate for key, gate in gated if GATES[gate].is_preview or not rules.has(gate)}
         for key, gate in (dict.fromkeys(UNUSED.get(kind, ()), "") | off).items():
             if part.get(key) is not None:
                 yield f"{there}.{key}" if there else key, key, gate

@@ -12,7 +12,7 @@ from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.refusal_counts import kept_for
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestOption
-from reconciler.allocation.dra.static_match import disabled_features, resolve, tolerated
+from reconciler.allocation.dra.static_match import disabled_for, match_in_fleet, resolve, tolerated
 from reconciler.allocation.reasons.explanation import Failing, Kind, Lack, NearMiss, Shortage, Step
 from reconciler.analysis.explain.gates import SELECTION, Gate, gates_of, problem
 from reconciler.analysis.explain.shortage import (
@@ -20,7 +20,6 @@ from reconciler.analysis.explain.shortage import (
     amount,
     relative_shortage,
     shortages,
-    shortages_of_device,
 )
 from reconciler.state.devices import exclusion_modes
 from reconciler.state.devices.node_reach import NodeReach
@@ -84,12 +83,12 @@ def funnel(
         stopped = np.flatnonzero(alive & ~gate.passed)
         detail = ""
         if gate.kind is Kind.COUNTERS:
-            short = shortages(stopped, snapshot)
+            short = shortages(stopped, snapshot, match_in_fleet(result.option, snapshot).asks)
             detail = str(short[0]) if short else ""
         elif gate.kind is Kind.HELD:
             detail = kept_for(stopped, snapshot)
         elif gate.kind is Kind.FEATURE:
-            needed = disabled_features(snapshot.topology).items()
+            needed = disabled_for(result.option, snapshot).items()
             detail = ", ".join(f"{name} is off" for name, needing in needed if needing[stopped].any())
         elif gate.kind is Kind.GROUPS:
             detail = exclusion_modes.explain(stopped, snapshot)
@@ -217,7 +216,7 @@ def _failure(row: int, option: RequestOption, gate: Gate, snapshot: Snapshot) ->
         case Kind.CLASS | Kind.SELECTOR:
             return f"other devices on the node do not match {gate.about}"
         case Kind.FEATURE:
-            off = [gate for gate, needing in disabled_features(snapshot.topology).items() if needing[row]]
+            off = [gate for gate, needing in disabled_for(option, snapshot).items() if needing[row]]
             return f"{name} needs {' and '.join(off)}, which {'is' if len(off) == 1 else 'are'} off"
         case Kind.POOL:
             at = int(snapshot.fleet.pool_of[row])
@@ -232,7 +231,7 @@ def _failure(row: int, option: RequestOption, gate: Gate, snapshot: Snapshot) ->
         case Kind.CAPACITY:
             return _capacity_of_device(row, option, snapshot)
         case Kind.COUNTERS:
-            return _counters_of_device(row, snapshot)
+            return _counters_of_device(row, option, snapshot)
         case Kind.GROUPS:
             why = exclusion_modes.explain(np.array([row], dtype=np.intp), snapshot)
             return f"{name} is excluded{f' ({why})' if why else ''}"
@@ -246,9 +245,10 @@ def _problem(row: int, option: RequestOption, gate: Gate, snapshot: Snapshot) ->
     return next(filter(None, (problem(use, snapshot.fleet, row) for use in uses)), "")
 
 
-def _counters_of_device(row: int, snapshot: Snapshot) -> str:
+def _counters_of_device(row: int, option: RequestOption, snapshot: Snapshot) -> str:
     """The scarcest counters; a fully used device is short of all of them."""
-    found = shortages_of_device(row, snapshot)
+    asks = match_in_fleet(option, snapshot).asks
+    found = shortages(np.array([row], dtype=np.intp), snapshot, asks)
     if not found:
         return f"the pool of {snapshot.fleet.id_of(row).device} is over-committed"
     scarcest = found[-MOST_NAMED_COUNTERS:][::-1]
@@ -277,6 +277,8 @@ def _capacity_of_device(row: int, option: RequestOption, snapshot: Snapshot) -> 
         return f"capacity of {name}: {taken}"
     if taken is None:
         return f"{name} does not have the requested capacity"
+    if (asks := match_in_fleet(option, snapshot).asks) is not None and asks.refused[row]:
+        return f"the counters of {name} or their request policies do not allow the requested amount"
     consumed = snapshot.occupancy.consumed.get(row, {})
     short = [
         f"{amount(consumed.get(key, 0) + wanted.nanos - taken.total[key])} {key}"

@@ -13,7 +13,7 @@ from kernels.types import Mask
 from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.candidates import capacity_permits, counters_permit, not_excluded
 from reconciler.allocation.dra.request_options import RequestOption, SelectorUse
-from reconciler.allocation.dra.static_match import disabled_features, resolve, taints_permit
+from reconciler.allocation.dra.static_match import disabled_features, disabled_for, resolve, taints_permit
 from reconciler.allocation.reasons.explanation import Kind
 from reconciler.api.objects.semantics import COMPATIBILITY_GROUPS, PARTITIONABLE_DEVICES
 from reconciler.cel.program import CelRefused, compile_selector
@@ -58,12 +58,12 @@ def _gates(option: RequestOption, snapshot: Snapshot, reach: NodeReach) -> Itera
     for number, use in enumerate(option.selectors[of_class:]):
         passed, error = _answers(use, fleet)
         yield Gate(Kind.SELECTOR, f"selector #{number}", passed, error, use)
-    yield Gate(Kind.FEATURE, "enabled features", _supported(snapshot))
+    yield Gate(Kind.FEATURE, "enabled features", _supported(option, snapshot))
     yield Gate(Kind.POOL, "complete and valid pools", readiness(snapshot.topology, reach.chosen).ready)
     yield Gate(Kind.TAINTS, "tolerated taints", taints_permit(option, rows, snapshot))
     yield Gate(Kind.HELD, "not held by other claims", ~occupancy.held | option.admin)
     yield _capacity(option, snapshot)
-    yield Gate(Kind.COUNTERS, "counters", _counters(snapshot))
+    yield Gate(Kind.COUNTERS, "counters", _counters(option, snapshot))
     yield Gate(
         Kind.GROUPS, "not excluded by held devices", not_excluded(rows, snapshot) | _silenced(snapshot)
     )
@@ -96,10 +96,10 @@ def problem(use: SelectorUse, fleet: Fleet, row: int) -> str:
         return str(refused)
 
 
-def _supported(snapshot: Snapshot) -> Mask:
-    """(D,) devices that need no disabled feature (SEL-1, POOL-2, GRP-7)."""
+def _supported(option: RequestOption, snapshot: Snapshot) -> Mask:
+    """(D,) devices that need no disabled feature (SEL-1, POOL-2, GRP-7, SCC-4)."""
     passed = np.ones(snapshot.fleet.size, dtype=np.bool_)
-    for gate, needing in disabled_features(snapshot.topology).items():
+    for gate, needing in disabled_for(option, snapshot).items():
         # Further shares of a device with groups are not tested (GRP-5).
         passed &= ~needing | (snapshot.occupancy.sharing if gate == COMPATIBILITY_GROUPS else False)
     return passed
@@ -120,9 +120,9 @@ def _capacity(option: RequestOption, snapshot: Snapshot) -> Gate:
     return Gate(Kind.CAPACITY, "capacity", passed & ~error, error)
 
 
-def _counters(snapshot: Snapshot) -> Mask:
+def _counters(option: RequestOption, snapshot: Snapshot) -> Mask:
     """(D,) `counters_permit`; all devices while the feature is off, which is a gate of its own."""
     size = snapshot.fleet.size
     if not snapshot.rules.has(PARTITIONABLE_DEVICES):
         return np.ones(size, dtype=np.bool_)
-    return counters_permit(np.arange(size), snapshot)
+    return counters_permit(option, np.arange(size), snapshot)

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from kernels.fit import fits
 from kernels.groups import distinct
 from kernels.types import Amounts, Codes, Rows
+from reconciler.allocation.dra.request_draws import RequestDraws, drawn_by
 from reconciler.allocation.reasons.explanation import JointShortage, Shortage
 from reconciler.analysis.explain.relaxation import Relaxation, RequestName
 from reconciler.api.objects.meta import ObjectKey
@@ -26,8 +27,9 @@ MOST_HOLDERS = 3
 MEBI = 1 << 20
 
 
-def shortages(rows: Rows, snapshot: Snapshot) -> tuple[Shortage, ...]:
-    """Each counter that is short for some of the devices in `rows` (n,), with its smallest shortage.
+def shortages(rows: Rows, snapshot: Snapshot, asks: RequestDraws | None = None) -> tuple[Shortage, ...]:
+    """Each counter that is short for some of the devices in `rows` (n,), with its smallest shortage. `asks`
+    is what they draw as a request says.
 
     Counters of the same name in sets of the same kind count as one. The order is by the missing part of the
     needed amount, smallest first.
@@ -36,32 +38,29 @@ def shortages(rows: Rows, snapshot: Snapshot) -> tuple[Shortage, ...]:
     counted: dict[tuple[int, int], int] = {}
     for start in range(0, len(rows), CHUNK):
         some = rows[start : start + CHUNK]
-        for set_kind, column, part, row, k, count in _smallest(some, snapshot):
+        for set_kind, column, part, row, k, count in _smallest(some, snapshot, asks):
             key = set_kind, column
             counted[key] = counted.get(key, 0) + count
             best[key] = min(best.get(key, (part, row, k)), (part, row, k))
     order = sorted(best, key=lambda key: best[key])
-    return tuple(_shortage(*best[key][1:], key[1], counted[key], snapshot) for key in order)
-
-
-def shortages_of_device(row: int, snapshot: Snapshot) -> tuple[Shortage, ...]:
-    """The counters that are short for one device; the scarcest is last."""
-    return shortages(np.array([row], dtype=np.intp), snapshot)
+    return tuple(_shortage(*best[key][1:], key[1], counted[key], snapshot, asks) for key in order)
 
 
 def relative_shortage(rows: Rows, snapshot: Snapshot) -> np.ndarray:
     """(n,) float: the missing part of the needed amount of each device's scarcest counter."""
     worst = np.zeros(len(rows))
-    for _, short, wanted in _short(rows, snapshot):
+    for _, short, wanted in _short(rows, snapshot, None):
         part = np.where(short > 0, short / np.maximum(wanted, 1), 0.0).max(axis=1, initial=0.0)
         worst = np.maximum(worst, part)
     return worst
 
 
-def _smallest(rows: Rows, snapshot: Snapshot) -> Iterator[tuple[int, int, float, int, int, int]]:
+def _smallest(
+    rows: Rows, snapshot: Snapshot, asks: RequestDraws | None
+) -> Iterator[tuple[int, int, float, int, int, int]]:
     """Kind of set, counter, missing part, row, index among the device's sets, number of affected devices."""
     kinds = _SET_KINDS.of(snapshot.fleet)
-    for k, short, wanted in _short(rows, snapshot):
+    for k, short, wanted in _short(rows, snapshot, asks):
         kind = kinds[snapshot.fleet.sets[rows, k]]
         for code in distinct(kind).tolist():
             of_kind = np.flatnonzero(kind == code)
@@ -72,14 +71,16 @@ def _smallest(rows: Rows, snapshot: Snapshot) -> Iterator[tuple[int, int, float,
                 yield code, column, float(part[at, column]), int(rows[of_kind[at]]), k, count
 
 
-def _short(rows: Rows, snapshot: Snapshot) -> Iterator[tuple[int, Amounts, Amounts]]:
+def _short(
+    rows: Rows, snapshot: Snapshot, asks: RequestDraws | None
+) -> Iterator[tuple[int, Amounts, Amounts]]:
     """For each index k of a device's sets: k, (n, C) missing amounts, (n, C) needed amounts."""
     fleet, left = snapshot.fleet, snapshot.occupancy.left
     for k in range(fleet.sets.shape[1]):
         sets = fleet.sets[rows, k]
         if not (sets >= 0).any():
             continue
-        wanted = fleet.table.take(fleet.draws[rows, k], axis=0, mode="clip")
+        wanted = drawn_by(asks, rows, k, fleet)
         missing = np.maximum(wanted - left.take(sets, axis=0, mode="clip"), 0)
         yield k, np.where((sets >= 0)[:, np.newaxis] & (wanted > 0), missing, 0), wanted
 
@@ -94,7 +95,9 @@ def _set_kinds(fleet: Fleet) -> Codes:
 _SET_KINDS = Cache(_set_kinds, on_fork=share)
 
 
-def _shortage(row: int, k: int, column: int, count: int, snapshot: Snapshot) -> Shortage:
+def _shortage(
+    row: int, k: int, column: int, count: int, snapshot: Snapshot, asks: RequestDraws | None
+) -> Shortage:
     fleet = snapshot.fleet
     number = int(fleet.sets[row, k])
     columns = fleet.set_columns[number]
@@ -105,7 +108,7 @@ def _shortage(row: int, k: int, column: int, count: int, snapshot: Snapshot) -> 
         set=columns.id.name,
         pool=device.pool_id,
         device=device,
-        wanted=amount(int(fleet.table[fleet.draws[row, k], column]) * unit),
+        wanted=amount(int(drawn_by(asks, np.array([row]), k, fleet)[0, column]) * unit),
         left=amount(int(snapshot.occupancy.left[number, column]) * unit),
         devices=count,
         holders=holders_of(number, snapshot),

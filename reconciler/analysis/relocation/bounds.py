@@ -124,6 +124,10 @@ class Holds:
         for k in range(fleet.sets.shape[1]):
             drawing = rows[fleet.sets[rows, k] >= 0]
             np.add.at(most, fleet.sets[drawing, k], fleet.table[fleet.draws[drawing, k]])
+        for device, units in self._snapshot.occupancy.requested.items():
+            first = int(fleet.first_set[fleet.index[device.pool_id]])
+            for place, much in units.items():
+                most[first + place.set, place.counter] += much
         return most
 
     @cached_property

@@ -78,7 +78,7 @@ class OldPool:
     def converted(self, taken: set[str], *, order_by_size: bool = False) -> NewPool:
         """The new slices; `taken` holds the names of all slices. Raises Rejected for an invalid pool.
 
-        `order_by_size`: smaller devices come first (CTR-12).
+        `order_by_size`: smaller devices come first (SCC-3).
         """
         self._check()
         everything = [device for devices in self.devices.values() for device in devices]
@@ -249,7 +249,9 @@ class _Renaming(Struct, frozen=True):
             **draw,
             "counterSet": self.sets.get(draw["counterSet"], draw["counterSet"]),
             "counters": {
-                counters.get(key, key): {"value": str(amount.get("value", 0))}
+                counters.get(key, key): (
+                    amount if "valueFrom" in amount else {"value": str(amount.get("value", 0))}
+                )
                 for key, amount in mapping(draw["counters"]).items()
             },
         }

@@ -175,6 +175,13 @@ class DeviceClass(ApiObject):
     spec: DeviceClassSpec = Field(default_factory=DeviceClassSpec)
 
 
+class ConsumedCounters(Model):
+    """What one result draws from a counter set (SCC-3)."""
+
+    counter_set: Str
+    counters: Map[Quantity] = Field(default_factory=dict)
+
+
 class AllocatedDevice(Model):
     """One device that is allocated to one request."""
 
@@ -188,6 +195,7 @@ class AllocatedDevice(Model):
     binding_failure_conditions: Tuple[Str] = ()
     share_id: Str | None = Field(default=None, alias="shareID")
     consumed_capacity: Map[Quantity] = Field(default_factory=dict)
+    consumed_counters: Tuple[ConsumedCounters] = ()
     skip_node_operations: Tuple[Str] = ()
 
     @property

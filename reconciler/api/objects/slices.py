@@ -57,10 +57,18 @@ class DeviceCapacity:
     request_policy: CapacityPolicy | None = None
 
 
+class CounterSource(TypedDict, total=False):
+    """The capacity of which a request says the amount (SCC-1)."""
+
+    capacityName: Str
+
+
 class Counter(TypedDict, total=False):
     """An amount in a counter set, or consumed from one; 0 if absent. A plain dict, as attributes are."""
 
     value: Quantity
+    requestPolicy: CapacityPolicy
+    valueFrom: CounterSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=LEAN)

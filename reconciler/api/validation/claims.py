@@ -11,6 +11,7 @@ from typing import Any
 from reconciler.api.objects.claims import MAX_ALLOCATED_CONFIGS
 from reconciler.api.validation.bodies import encode, same
 from reconciler.api.validation.devices import (
+    MAX_COUNTER_SETS,
     check_binding_conditions,
     check_expression,
     check_node_selector,
@@ -219,6 +220,9 @@ def default_status(status: object) -> None:
     results = _results(status)
     for result in results:
         canonical_values(result.get("consumedCapacity"))
+        drawn = result.get("consumedCounters")
+        for of_set in drawn if isinstance(drawn, list) else ():
+            canonical_values(of_set.get("counters") if isinstance(of_set, dict) else None)
     devices = status.get("devices")
     if isinstance(devices, list) and not status.get("allocation"):
         status["devices"] = []
@@ -307,6 +311,12 @@ def _result(result: Field, known: set[str]) -> None:
         result["shareID"].invalid("must be a lower-case UUID")
     for _, amount in result["consumedCapacity"].entries():
         quantity(amount)
+    result["consumedCounters"].at_most(MAX_COUNTER_SETS)
+    for drawn in result["consumedCounters"].items():
+        dns_label(drawn["counterSet"])
+        for name, amount in drawn["counters"].entries():
+            dns_label(Field(name, amount.path, amount.causes))
+            quantity(amount)
 
 
 def _admin_access(allocation: Field, review: Review) -> None:

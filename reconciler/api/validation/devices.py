@@ -360,10 +360,23 @@ def _draws(draws: Field) -> None:
         for name, counter in draw["counters"].entries():
             dns_label(Field(name, counter.path, counter.causes))
             quantity(counter["value"])
+            if counter["valueFrom"].present:
+                _source(counter)
         draw["compatibilityGroups"].at_most(MAX_GROUPS)
         groups: set[str] = set()
         for group in draw["compatibilityGroups"].items():
             group.unique(groups, group.text())
+
+
+def _source(counter: Field) -> None:
+    """SCC-1: a draw of which a request says the amount."""
+    if counter["value"].present:
+        counter.value_invalid("set exactly one of `value` and `valueFrom`")
+    name = counter["valueFrom"]["capacityName"]
+    if not name.text():
+        name.required("the capacity of which requests say the amount")
+    else:
+        qualified_name(name, name.text())
 
 
 def _nodes(device: Field, *, per_device: bool) -> None:

@@ -2,9 +2,11 @@
 
 from datetime import datetime
 
+from reconciler.api.objects.quantity import ZERO
 from reconciler.api.validation.devices import (
     check_device,
     check_node_selector,
+    check_policy,
     check_skipped_operations,
     default_taints,
 )
@@ -105,7 +107,11 @@ def _shared_counters(sets: Field) -> None:
         counters["counters"].at_most(MAX_COUNTERS)
         for name, counter in counters["counters"].entries():
             dns_label(Field(name, counter.path, counter.causes))
-            quantity(counter["value"])
+            total = quantity(counter["value"]) or ZERO
+            if counter["requestPolicy"].present:
+                check_policy(counter["requestPolicy"], total)
+            if counter["valueFrom"].present:
+                counter["valueFrom"].forbidden("only devices draw what requests say")
 
 
 def _immutable(spec: Field, old: Field) -> None:
@@ -136,7 +142,9 @@ def default_slice(obj: Object, now: datetime) -> None:
 def _canonical_counters(holder: Object) -> None:
     counters = holder.get("counters")
     for counter in _dicts(list(counters.values()) if isinstance(counters, dict) else None):
-        counter["value"] = canonical(counter.get("value", "0"))
+        if "valueFrom" not in counter:
+            counter["value"] = canonical(counter.get("value", "0"))
+        _canonical_policy(counter.get("requestPolicy"))
 
 
 def _canonical_policy(policy: object) -> None:

@@ -9,7 +9,7 @@ from typing import Any, get_args, get_origin
 
 from reconciler.api.objects import claims, core, gangs, meta, slices, storage
 from reconciler.api.objects.model import fields_of
-from reconciler.api.objects.semantics import NODE_ALLOCATABLE
+from reconciler.api.objects.semantics import NODE_ALLOCATABLE, SHARED_CAPACITY
 
 _OF_OBJECTS = "apiVersion"
 _SOURCES = (
@@ -121,6 +121,8 @@ UNUSED: Mapping[type, Mapping[str, str]] = {
 
 GATED: Mapping[type, Mapping[str, str]] = {
     slices.Device: {"nodeAllocatableResources": NODE_ALLOCATABLE},
+    slices.Counter: {"requestPolicy": SHARED_CAPACITY, "valueFrom": SHARED_CAPACITY},
+    claims.AllocatedDevice: {"consumedCounters": SHARED_CAPACITY},
     core.PodStatus: {"nodeAllocatableResourceClaimStatuses": NODE_ALLOCATABLE},
 }
 """Field -> the feature gate without which it is ignored"""

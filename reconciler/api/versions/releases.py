@@ -16,10 +16,12 @@ from reconciler.api.objects.semantics import (
     EXTENDED_RESOURCES,
     GATES,
     LIST_ATTRIBUTES,
+    NEWEST_MINOR,
     NODE_ALLOCATABLE,
     OPTIONAL_NODE_OPERATIONS,
     PARTITIONABLE_DEVICES,
     PRIORITIZED_LIST,
+    SHARED_CAPACITY,
     TAINTS,
 )
 from reconciler.api.versions.ignored import parts_of
@@ -45,6 +47,7 @@ _BINDING = Since(34, BINDING_CONDITIONS)
 _LISTS = Since(36, LIST_ATTRIBUTES)
 _OPERATIONS = Since(37, OPTIONAL_NODE_OPERATIONS, is_harmless=True)
 _DERIVED = Since(37, DERIVED_ATTRIBUTES)
+_REQUESTED = Since(NEWEST_MINOR + 1, SHARED_CAPACITY)
 
 SINCE: Mapping[type, Mapping[str, Since]] = {
     slices.Device: {
@@ -59,6 +62,7 @@ SINCE: Mapping[type, Mapping[str, Since]] = {
         "partitionTypeAttribute": Since(37, is_harmless=True),
         "skipNodeOperations": _OPERATIONS,
     },
+    slices.Counter: dict.fromkeys(("requestPolicy", "valueFrom"), _REQUESTED),
     slices.CounterConsumption: {"compatibilityGroups": Since(37, COMPATIBILITY_GROUPS, is_harmless=True)},
     slices.DeviceAttribute: dict.fromkeys(("bools", "ints", "strings", "versions"), _LISTS),
     slices.DeviceCapacity: {"requestPolicy": _SHARES},
@@ -72,6 +76,7 @@ SINCE: Mapping[type, Mapping[str, Since]] = {
         "tolerations": _TAINTS,
         **dict.fromkeys(("bindingConditions", "bindingFailureConditions"), _BINDING),
         **dict.fromkeys(("consumedCapacity", "shareID"), _SHARES),
+        "consumedCounters": _REQUESTED,
         "skipNodeOperations": _OPERATIONS,
     },
     gangs.PodGroupSpec: {

@@ -10,9 +10,12 @@ from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
+from kernels.groups import distinct
 from kernels.types import Amounts, Codes
 from reconciler.api.objects.quantity import INT64_MAX
+from reconciler.api.objects.slices import CapacityPolicy
 from reconciler.state.devices.encoding.block import Block
 from reconciler.state.devices.encoding.vocabulary import Vocabulary
 
@@ -22,6 +25,9 @@ MAX_COUNTERS = 128
 """Most counters of one set. The API allows 32; older versions may need more. It bounds the matrix."""
 MAX_SETS_PER_DEVICE = 8
 """Most sets that one device draws from. The API allows 2; nested partitions of older versions need more."""
+
+MAX_ASKING = 1 << 20
+"""Most devices of a pool that draw what requests say, each of them up to all that there is (SCC-5)"""
 
 
 class SetID(NamedTuple):
@@ -37,6 +43,8 @@ class CounterSetColumns(Struct, frozen=True):
     id: SetID
     scale: "Scale"
     totals: tuple[int, ...]
+    policies: Mapping[str, CapacityPolicy] = MappingProxyType({})
+    """Counter -> what requests can have of it, for counters that restrict that"""
 
     @property
     def counters(self) -> tuple[str, ...]:
@@ -98,18 +106,20 @@ class DrawTable:
         drawn: Mapping[int, int],
         vocabulary: Vocabulary,
         finer: Mapping[str, frozenset[int]],
+        asked: frozenset[str] = frozenset(),
     ) -> Scale | str:
         """The units of a counter set that publishes `totals`, or why there are none.
 
-        `drawn` is draw code -> number of devices. Sets of identical machines are equal, so most are cached.
+        `drawn` is draw code -> number of devices, `asked` the counters that requests say the amounts of. Sets
+        of identical machines are equal, so most are cached.
         """
         self._widest = max(self._widest, len(totals))
         if finer:
-            return _scale(totals, drawn, vocabulary, finer)
-        key = (tuple(sorted(totals.items())), tuple(sorted(drawn.items())))
+            return _scale(totals, drawn, vocabulary, finer, asked)
+        key = (tuple(sorted(totals.items())), tuple(sorted(drawn.items())), asked)
         known = self._scales.get(key)
         if known is None:
-            known = self._scales[key] = _scale(totals, drawn, vocabulary, {})
+            known = self._scales[key] = _scale(totals, drawn, vocabulary, {}, asked)
         return known
 
     def matrix(self) -> Amounts:
@@ -130,21 +140,38 @@ def compile_counters(
     """The counter columns of a pool whose slices are `blocks`, in device order."""
     problems: dict[int, str] = {}
     published: dict[SetID, dict[str, int]] = {}
+    policies: dict[SetID, dict[str, CapacityPolicy]] = {}
     for block in blocks:
-        for name, amounts in vocabulary.published.values[block.published] if block.shares_counters else ():
+        for name, amounts, restricted in (
+            vocabulary.published.values[block.published] if block.shares_counters else ()
+        ):
             key = SetID(block.generation, name)
             if key in published:
                 problems.setdefault(key.generation, f"two counter sets are named {name}")
             elif len(amounts) > MAX_COUNTERS:
                 problems.setdefault(key.generation, f"counter set {name}: more than {MAX_COUNTERS} counters")
             else:
-                published[key] = dict(amounts)
+                published[key], policies[key] = dict(amounts), dict(restricted)
     drawn = _draws_by_set(blocks, vocabulary, published, problems)
-    sets = tuple(
-        _columns(key, published[key], drawn.get(key, {}), vocabulary, table, problems, finer)
-        for key in sorted(published)
-    )
-    return _encode(blocks, sets, vocabulary, table, problems)
+    asked = _asked_of(blocks, vocabulary)
+    sets = []
+    for key in sorted(published):
+        of_set = published[key], drawn.get(key, {}), asked.get(key, frozenset())
+        columns = _columns(key, *of_set, vocabulary, table, problems, finer)
+        sets.append(replace(columns, policies=policies[key]) if policies[key] else columns)
+    return _encode(blocks, tuple(sets), vocabulary, table, problems)
+
+
+def _asked_of(blocks: tuple[Block, ...], vocabulary: Vocabulary) -> dict[SetID, frozenset[str]]:
+    """Set -> the counters of which requests say how much a device draws (SCC-1)."""
+    found: dict[SetID, frozenset[str]] = {}
+    for block in blocks:
+        codes = block.column("asked")
+        for code in distinct(codes[codes >= 0]).tolist():
+            for one in vocabulary.asked.values[code]:
+                key = SetID(block.generation, one.set)
+                found[key] = found.get(key, frozenset()) | {one.counter}
+    return found
 
 
 def _draws_by_set(
@@ -200,12 +227,13 @@ def _columns(
     key: SetID,
     totals: dict[str, int],
     drawn: dict[int, int],
+    asked: frozenset[str],
     vocabulary: Vocabulary,
     table: DrawTable,
     problems: dict[int, str],
     finer: Finer,
 ) -> CounterSetColumns:
-    scale = table.scale(totals, drawn, vocabulary, finer.get(key.name, {}))
+    scale = table.scale(totals, drawn, vocabulary, finer.get(key.name, {}), asked)
     if isinstance(scale, str):
         problems.setdefault(key.generation, f"counter set {key.name}: {scale}")
         return CounterSetColumns(key, Scale((), ()), ())
@@ -221,6 +249,7 @@ def _scale(
     drawn: Mapping[int, int],
     vocabulary: Vocabulary,
     finer: Mapping[str, frozenset[int]],
+    asked: frozenset[str],
 ) -> Scale | str:
     counters = tuple(sorted(totals))
     amounts: dict[str, list[int]] = {name: [totals[name], *finer.get(name, ())] for name in counters}
@@ -229,11 +258,21 @@ def _scale(
         for name, nanos in vocabulary.draws.values[draw]:
             amounts[name].append(nanos)
             at_most[name] += count * abs(nanos)
+    for name in asked & amounts.keys():
+        amounts[name].append(_finest(at_most[name]))
     units = {name: gcd(*amounts[name]) or 1 for name in counters}
     for name in counters:
         if at_most[name] // units[name] > INT64_MAX:
             return f"the amounts of counter {name} are too far apart to be added exactly"
     return Scale(counters, tuple(units.values()))
+
+
+def _finest(at_most: int) -> int:
+    """The smallest power of a thousand billionths in which so many devices can be charged such an amount."""
+    unit = 1
+    while MAX_ASKING * at_most // unit > INT64_MAX:
+        unit *= 1000
+    return unit
 
 
 def _encode(

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from reconciler.api.objects.claims import Allocation
 from reconciler.api.objects.meta import DeviceID, ObjectKey
-from reconciler.api.objects.semantics import CONSUMABLE_CAPACITY, Semantics
+from reconciler.api.objects.semantics import CONSUMABLE_CAPACITY, SHARED_CAPACITY, Semantics
 from reconciler.state.forking import Forkable
 
 
@@ -35,6 +35,9 @@ class Shared(NamedTuple):
     """Capacity key as the slice spells it -> billionths"""
 
 
+Record = tuple[DeviceID, Mapping[tuple[str, str], int]]
+"""A device, and what the result of a claim says that it draws: (set, counter) -> billionths (SCC-3)"""
+
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
@@ -50,6 +53,10 @@ class DeviceState(Struct, frozen=True):
     @property
     def holders(self) -> list[Holder]:
         return list(dict.fromkeys([*self.alone, *(share.holder for share in self.shares)]))
+
+    @property
+    def holds(self) -> int:
+        return sum(self.alone.values()) + len(self.shares)
 
     @property
     def consumed(self) -> dict[str, int]:
@@ -108,8 +115,15 @@ class Ledger(Forkable):
 
     def __init__(self, rules: Semantics) -> None:
         self._sharing = rules.has(CONSUMABLE_CAPACITY)
-        self._of_claim: dict[str, tuple[Holder, tuple[DeviceID, ...], tuple[Shared, ...]]] = {}
-        """Uid -> the claim, the devices that it holds alone, of which one may appear twice, and its shares"""
+        self.records_draws = rules.has(SHARED_CAPACITY)
+        """Whether results say what their devices draw"""
+        self._recorded: dict[DeviceID, dict[str, list[Mapping[tuple[str, str], int]]]] = {}
+        """Device -> uid of a claim -> what its results say"""
+        self._of_claim: dict[
+            str, tuple[Holder, tuple[DeviceID, ...], tuple[Shared, ...], tuple[Record, ...]]
+        ] = {}
+        """Uid -> the claim, the devices that it holds alone, of which one may appear twice, its shares, and
+        its records"""
         self._of_pool: dict[tuple[str, str], dict[str, Hold]] = {}
         """(driver, pool) -> what is held of its devices by name. No pool is empty"""
 
@@ -129,6 +143,10 @@ class Ledger(Forkable):
         """Whether some claim holds a device exclusively."""
         hold = self._of_pool.get(device[:2], NOBODY).get(device[2])
         return bool(hold.alone) if isinstance(hold, DeviceState) else hold is not None
+
+    def records(self, device: DeviceID) -> list[Mapping[tuple[str, str], int]]:
+        """What results say that a device draws, one entry a hold; none if all servers dropped them."""
+        return [record for of_claim in self._recorded.get(device, NOTHING).values() for record in of_claim]
 
     def claims(self, device: DeviceID) -> tuple[ObjectKey, ...]:
         """The claims that hold a device."""
@@ -151,14 +169,20 @@ class Ledger(Forkable):
         return self._replace(holder, devices, ())
 
     def _replace(
-        self, holder: Holder, alone: tuple[DeviceID, ...], shares: tuple[Shared, ...]
+        self,
+        holder: Holder,
+        alone: tuple[DeviceID, ...],
+        shares: tuple[Shared, ...],
+        records: tuple[Record, ...] = (),
     ) -> set[DeviceID]:
-        entry = holder, alone, shares
+        entry = holder, alone, shares, records
         known = self._of_claim.get(holder.uid)
         if known == entry:
             return set()
         changed = self.release(holder.uid) if known is not None else set()
         self._of_claim[holder.uid] = entry
+        for device, record in records:
+            self._recorded.setdefault(device, {}).setdefault(holder.uid, []).append(record)
         pools = self._of_pool
         for device in alone:
             held = pools.setdefault(device[:2], {})
@@ -175,7 +199,11 @@ class Ledger(Forkable):
         """Release all holds of a claim; return the devices whose state changed."""
         if uid not in self._of_claim:
             return set()
-        holder, alone, shares = self._of_claim.pop(uid)
+        holder, alone, shares, records = self._of_claim.pop(uid)
+        for device, _ in records:
+            of_device = self._recorded.get(device)
+            if of_device is not None and of_device.pop(uid, []) and not of_device:
+                del self._recorded[device]
         for device in alone:
             self._set(device, self.state(device).released_by(holder))
         for share in shares:
@@ -195,12 +223,14 @@ class Ledger(Forkable):
         if not of_pool:
             del self._of_pool[pool]
 
-    def _read(self, allocation: Allocation) -> tuple[tuple[DeviceID, ...], tuple[Shared, ...]]:
-        """What an allocation holds alone, and in shares.
+    def _read(
+        self, allocation: Allocation
+    ) -> tuple[tuple[DeviceID, ...], tuple[Shared, ...], tuple[Record, ...]]:
+        """What an allocation holds alone, and in shares, and what its results say of counters.
 
         Admin access holds nothing (AS-1). A share id marks a shared device (AS-2).
         """
-        alone, shares = [], []
+        alone, shares, records = [], [], []
         for result in allocation.devices.results:
             if result.admin_access:
                 continue
@@ -210,4 +240,11 @@ class Ledger(Forkable):
                 shares.append(Shared(device, result.share_id, consumed))
             else:
                 alone.append(device)
-        return tuple(alone), tuple(shares)
+            if self.records_draws and result.consumed_counters:
+                drawn = {
+                    (of_set.counter_set, name): amount.nanos
+                    for of_set in result.consumed_counters
+                    for name, amount in of_set.counters.items()
+                }
+                records.append((device, drawn))
+        return tuple(alone), tuple(shares), tuple(records)

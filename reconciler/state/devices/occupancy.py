@@ -197,6 +197,8 @@ class Occupancy(Struct, frozen=True, eq=False, weakref=True):
     consumptions: "Consumptions"
     overcharges: Mapping[PoolID, Overcharge]
     """What held devices are charged beyond their current slices; part of `left`. Few pools have any"""
+    requested: Mapping[DeviceID, Mapping[CounterIndex, int]]
+    """Held device -> what it is charged because its requests say so; part of `left`"""
     claims_of: Callable[[DeviceID], tuple[ObjectKey, ...]]
     """The current holders of a device, maybe newer than this snapshot: for messages, not for decisions"""
     trail: Trail

@@ -72,6 +72,12 @@ class OccupancyColumns:
             taken = fresh[(self._held | self._sharing)[fresh]]
         before: Remaining | None = previous._remaining if previous is not None else None
         self._remaining: Remaining = Remaining(fleet, retained, taken, layout, before)
+        if ledger.records_draws:
+            pools = fleet.pools if layout is None or previous is None else layout.fresh()
+            for pool in pools:
+                for name in ledger.held_in(pool.id):
+                    self._remaining.charge_requested(DeviceID(*pool.id, name), ledger)
+        self._remaining.update_overcommitted(range(len(fleet.totals)) if self._remaining.requested else ())
         self._scopes = None
         if fleet.exclusion is not None:
             self._scopes = ScopeOccupancy(fleet.exclusion, self._held | self._sharing)
@@ -148,6 +154,7 @@ class OccupancyColumns:
             self._consumed,
             self._consumptions,
             self._remaining.overcharges,
+            self._remaining.requested,
             self._ledger.claims,
             self._trail,
             len(self._trail),
@@ -172,12 +179,14 @@ class OccupancyColumns:
         overcharges = self._remaining.overcharges
         for device in changed:
             if overcharges:
-                relieved |= self._drop_overcharge(device)
+                relieved |= self._noted(self._remaining.drop_overcharge(device))
             hold = self._ledger.held_in(device[:2]).get(device[2])
             for row in self._fleet.rows_of(device):
                 rows.append(row)
                 if self._set(row, hold):
                     changed_rows.append(row)
+            if self._ledger.records_draws:
+                relieved |= self._noted(self._remaining.charge_requested(device, self._ledger) or None)
         if relieved or (changed_rows and (self._scopes is not None or self._fleet.sets.shape[1])):
             again = self._evaluate_affected(changed_rows, relieved)
             seen = set(again.tolist())
@@ -186,9 +195,8 @@ class OccupancyColumns:
         else:
             self._record(rows)
 
-    def _drop_overcharge(self, device: DeviceID) -> set[int]:
-        """Drop the overcharge of a device that no claim holds any more; return its counter sets."""
-        relieved = self._remaining.drop_overcharge(device)
+    def _noted(self, relieved: set[int] | None) -> set[int]:
+        """The counter sets that were charged differently, apart from draws in slices; None for no change."""
         if relieved is None:
             return set()
         if not relieved or any(not len(self._fleet.by_set.of(number)) for number in relieved):
@@ -263,7 +271,7 @@ class OccupancyColumns:
         """Charge devices that were taken or released, and evaluate all devices that this may affect.
 
         changed_rows (n,)
-        relieved     (k,)  counter sets with an overcharge that was dropped
+        relieved     (k,)  counter sets that were charged differently already
         ->           (m,)  rows that were evaluated, each once
         """
         sets = set(relieved)

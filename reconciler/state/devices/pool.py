@@ -397,7 +397,8 @@ class PoolBuilder:
 
     def _counters_of(self, blocks: tuple[Block, ...]) -> PoolCounters:
         alike = tuple([
-            (block.generation, block.published, block.drawn.shape, block.drawn.tobytes()) for block in blocks
+            (block.generation, block.published, block.drawn.shape, block.drawn.tobytes(), block.asked)
+            for block in blocks
         ])  # fmt: skip
         known = self._counters.get(alike)
         if known is None:

@@ -3,7 +3,7 @@
 Also the sets from which more is drawn than they publish.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from typing import NamedTuple
 
@@ -17,7 +17,14 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.quantity import Format, Quantity
 from reconciler.state.devices.assembly import Layout
 from reconciler.state.devices.fleet import Fleet
-from reconciler.state.devices.occupancy import Overcharge, Trail, overcharge_of, without_device
+from reconciler.state.devices.ledger import NOTHING, Ledger
+from reconciler.state.devices.occupancy import (
+    CounterIndex,
+    Overcharge,
+    Trail,
+    overcharge_of,
+    without_device,
+)
 from reconciler.state.devices.retained_draws import RetainedDraws
 from reconciler.state.devices.snapshot import Snapshot
 
@@ -49,6 +56,12 @@ class Remaining:
         self.left -= total_draw(len(fleet.totals), fleet.table, fleet.sets[taken], fleet.draws[taken])
         self.overcharges = self._charge_retained(layout, previous)
         """What held devices are charged beyond their current slices"""
+        self.requested: dict[DeviceID, Mapping[CounterIndex, int]] = {}
+        """Held device -> what it is charged beside its draws in its slice, because its requests say so"""
+        if layout is not None and previous is not None and previous.requested:
+            fresh = {pool.id for pool in layout.fresh()}
+            kept = fleet.index.keys() - fresh
+            self.requested = {d: units for d, units in previous.requested.items() if d.pool_id in kept}
         self._overcommitted: Mask = np.any(self.left < 0, axis=1)
         self._any_overcommitted = bool(self._overcommitted.any())
         self._of_set: dict[int, tuple[Rows, Fitting | None]] = {}
@@ -67,10 +80,13 @@ class Remaining:
         """Leave the arrays to those who read them, and go on with copies."""
         self.left = self.left.copy()
         self.overcharges = dict(self.overcharges)
+        self.requested = dict(self.requested)
 
     def charges_alike(self, fleet: Fleet, at: int) -> bool:
         """Whether the held devices of a pool at a position of another fleet are charged the same there."""
         pool = fleet.pools[at]
+        if any(device.pool_id == pool.id for device in self.requested):
+            return False
         retained, charged = self._retained.of(pool.id), self.overcharges.get(pool.id)
         overcharge = overcharge_of(pool, retained, fleet.table) if retained else None
         return (overcharge or None) == charged
@@ -86,6 +102,57 @@ class Remaining:
                 else:
                     self.left[number] += self.fleet.table[draw]
         return drawn
+
+    def charge_requested(self, device: DeviceID, ledger: Ledger) -> set[int]:
+        """Charge a device what its results say beside what its slice says (SCC-3); return the counter sets
+        of which more or less is left.
+        """
+        at = self.fleet.index.get(device.pool_id)
+        before = self.requested.pop(device, NOTHING)
+        now = self._requested_of(device, at, ledger) if at is not None else NOTHING
+        if now:
+            self.requested[device] = now
+        changed = set()
+        for place in before.keys() | now.keys():
+            more = now.get(place, 0) - before.get(place, 0)
+            if more and at is not None:
+                changed.add(number := int(self.fleet.first_set[at]) + place.set)
+                self.left[number, place.counter] -= more
+        return changed
+
+    def _requested_of(self, device: DeviceID, at: int, ledger: Ledger) -> Mapping[CounterIndex, int]:
+        """Units that a device is charged beside what its slice says.
+
+        A hold without a record was made while the gate was off: it counts as all there is, since nobody knows
+        how much it is.
+        """
+        fleet, records, holds = self.fleet, ledger.records(device), ledger.state(device).holds
+        retained = self._retained.of(device.pool_id).get(device.device, NOTHING)
+        first, found = int(fleet.first_set[at]), dict[CounterIndex, int]()
+        drawn, asked = dict[int, Amounts](), set[tuple[str, str]]()
+        for row in fleet.rows_of(device):
+            of_row = zip(fleet.sets[row].tolist(), fleet.draws[row].tolist(), strict=True)
+            drawn |= {number - first: fleet.table[draw] for number, draw in of_row if number >= 0}
+            code = int(fleet.codes["asked"][row])
+            asked |= (
+                {(one.set, one.counter) for one in fleet.vocabulary.asked.values[code]}
+                if code >= 0
+                else set()
+            )
+        for number, columns in enumerate(fleet.pools[at].counters.sets):
+            for column, (name, unit) in enumerate(zip(columns.counters, columns.units, strict=True)):
+                key, most = (columns.id.name, name), max(columns.totals[column], 0) + 1
+                amounts = [record[key] for record in records if key in record]
+                static = int(drawn[number][column]) * unit if number in drawn else 0
+                # What its slice says, a device draws once, however many shares there are (CTR-9).
+                wanted = max(amounts, default=0) if static else sum(amounts)
+                known = max(static, retained.get(columns.id.name, NOTHING).get(name, 0))
+                units = min(-(-(wanted - known) // unit), most)
+                if key in asked and len(records) < holds:
+                    units = most
+                if units > 0:
+                    found[CounterIndex(number, column)] = units
+        return found
 
     def drop_overcharge(self, device: DeviceID) -> set[int] | None:
         """Drop the overcharge of a device that no claim holds any more; return its counter sets.

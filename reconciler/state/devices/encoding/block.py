@@ -13,7 +13,7 @@ from reconciler.api.objects.slices import Device, ResourceSlice, ResourceSliceSp
 from reconciler.state.devices.encoding.parts import Capacity, Encoder, Header, NamedCodes, Names, Packed
 from reconciler.state.devices.encoding.vocabulary import Binding, Name, Vocabulary, node_uses
 
-COLUMNS = ("driver", "node", "selector", "taints", "shape", "binding", "operations", "mapped")
+COLUMNS = ("driver", "node", "selector", "taints", "shape", "binding", "operations", "mapped", "asked")
 """The coded columns every block has, besides attributes and capacity."""
 
 FLAGS = ("anywhere", "shared", "unreadable", "binds")
@@ -109,6 +109,12 @@ class Block(Struct, frozen=True, eq=False):
         """(n, k) codes of what it draws from each set"""
         return self.drawn[1]
 
+    @property
+    def asked(self) -> bytes:
+        """The codes of what the devices draw as their requests say; empty if none does."""
+        codes = self.column("asked")
+        return b"" if (codes < 0).all() else codes.tobytes()
+
     def column(self, name: str) -> Codes:
         """(n,) one of `COLUMNS`."""
         at = COLUMNS.index(name)
@@ -138,8 +144,11 @@ def build(source: ResourceSlice, encoder: Encoder) -> Block:
     spec, vocabulary = source.spec, encoder.vocabulary
     driver, devices = spec.driver, spec.devices
     described, unreadable = encoder.attributes([device.attributes for device in devices], driver)
-    capacity = [encoder.capacity(device.capacity, driver) for device in devices]
-    consumption = [encoder.consumption(device.consumes_counters) for device in devices]
+    consumption = [encoder.consumption(device.consumes_counters, driver) for device in devices]
+    capacity = [
+        encoder.capacity(device.capacity, driver, one.asked)
+        for device, one in zip(devices, consumption, strict=True)
+    ]
     amounts = _by_names(capacity)
     header = encoder.header(Header(_names(described), _names(amounts)))
     columns = [
@@ -151,6 +160,7 @@ def build(source: ResourceSlice, encoder: Encoder) -> Block:
         [vocabulary.operations.code(spec.skip_node_operations) if spec.skip_node_operations else -1]
         * len(devices),
         [_mapped(device, driver, vocabulary) for device in devices],
+        [one.asked for one in consumption],
         *_columns(header.attributes, described, len(devices)),
         *_columns(header.capacity, amounts, len(devices)),
     ]

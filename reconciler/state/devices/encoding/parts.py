@@ -7,8 +7,9 @@ from zlib import DEFLATED, MAX_WBITS, compressobj, decompressobj
 import numpy as np
 
 from reconciler.api.objects.quantity import ZERO
-from reconciler.api.objects.semantics import LIST_ATTRIBUTES, Semantics
+from reconciler.api.objects.semantics import LIST_ATTRIBUTES, SHARED_CAPACITY, Semantics
 from reconciler.api.objects.slices import (
+    Counter,
     CounterConsumption,
     CounterSet,
     DeviceAttribute,
@@ -17,11 +18,13 @@ from reconciler.api.objects.slices import (
 from reconciler.state.devices.encoding.interner import Interner
 from reconciler.state.devices.encoding.recent import Recent
 from reconciler.state.devices.encoding.vocabulary import (
+    Asked,
     CapacitySlot,
     Name,
     Value,
     Vocabulary,
     qualified,
+    spellings,
     value_of,
 )
 
@@ -69,6 +72,8 @@ class Consumption(NamedTuple):
     """Codes of what is drawn from each set"""
     grouped: bool
     """Whether it declares compatibility groups"""
+    asked: int = -1
+    """Code of the counters whose amount its request says; -1 for none"""
 
 
 NOTHING_CONSUMED = Consumption((), (), grouped=False)
@@ -131,6 +136,7 @@ class Encoder:
 
     def __init__(self, vocabulary: Vocabulary, rules: Semantics) -> None:
         self.vocabulary = vocabulary
+        self._requests_draw = rules.has(SHARED_CAPACITY)
         self._lists_fail = rules.old and not rules.has(LIST_ATTRIBUTES)
         self._columns: dict[tuple[Name, ...], tuple[Name, ...]] = {}
         self._headers: dict[Header, Header] = {}
@@ -212,9 +218,11 @@ class Encoder:
                 unreadable.add(row)
         return codes
 
-    def capacity(self, capacity: Mapping[str, DeviceCapacity], driver: str) -> Capacity:
-        """The capacity of a device of a driver."""
-        key = driver, tuple([(key, one.value.nanos, one.request_policy) for key, one in capacity.items()])
+    def capacity(self, capacity: Mapping[str, DeviceCapacity], driver: str, asked: int = -1) -> Capacity:
+        """The capacity of a device of a driver. `asked` is that of its `Consumption`."""
+        asked = asked if self._requests_draw else -1
+        own = [(key, one.value.nanos, one.request_policy) for key, one in capacity.items()]
+        key = driver, asked, tuple(own)
         known = self._capacity.get(key)
         if known is None:
             codes: dict[Name, int] = {}
@@ -222,14 +230,17 @@ class Encoder:
                 name = qualified(written, driver)
                 codes[name] = self.vocabulary.amount(name).code(amount.value)
             slots = [CapacitySlot(name, one.value, one.request_policy) for name, one in capacity.items()]
+            if asked >= 0:
+                drawn = {key for one in self.vocabulary.asked.values[asked] for key in one.keys}
+                slots += [CapacitySlot(key, ZERO, None, drawn=True) for key in drawn - capacity.keys()]
             by_key = tuple(sorted(slots, key=lambda slot: slot.key))
             code = self.vocabulary.shapes.code(by_key) if slots else -1
             names = self._shared(tuple(codes))
             known = self._capacity.put(key, Capacity(names, tuple(codes.values()), code))
         return known
 
-    def consumption(self, consumed: Sequence[CounterConsumption]) -> Consumption:
-        """The draws of a device. Several draws from one set are added."""
+    def consumption(self, consumed: Sequence[CounterConsumption], driver: str) -> Consumption:
+        """The draws of a device of a driver. Several draws from one set are added."""
         if not consumed:
             return NOTHING_CONSUMED
         key = tuple(
@@ -238,25 +249,29 @@ class Encoder:
                     one.counter_set,
                     bool(one.compatibility_groups),
                     tuple(one.counters),
-                    tuple([counter.get("value", ZERO).nanos for counter in one.counters.values()]),
+                    tuple([_drawn(counter) for counter in one.counters.values()]),
                 )
                 for one in consumed
             ]
         )
-        known = self._consumption.get(key)
+        known = self._consumption.get((driver, key))
         if known is None:
             found: dict[str, dict[str, int]] = {}
+            asked: list[Asked] = []
             for counter_set, _, names, drawn in key:
                 amounts = found.setdefault(counter_set, {})
-                for name, nanos in zip(names, drawn, strict=True):
-                    amounts[name] = amounts.get(name, 0) + nanos
+                for name, much in zip(names, drawn, strict=True):
+                    if isinstance(much, str):
+                        asked.append(Asked(counter_set, name, spellings(much, driver)))
+                    amounts[name] = amounts.get(name, 0) + (0 if isinstance(much, str) else much)
             draws = [tuple(sorted(amounts.items())) for amounts in found.values()]
             made = Consumption(
                 tuple([self.vocabulary.sets.code(name) for name in found]),
                 tuple([self.vocabulary.draws.code(draw) for draw in draws]),
                 any(grouped for _, grouped, *_ in key),
+                self.vocabulary.asked.code(tuple(sorted(asked))) if asked else -1,
             )
-            known = self._consumption.put(key, made)
+            known = self._consumption.put((driver, key), made)
         return known
 
     def published(self, sets: Sequence[CounterSet]) -> int:
@@ -271,6 +286,11 @@ class Encoder:
                         sorted(
                             (name, counter.get("value", ZERO).nanos) for name, counter in one.counters.items()
                         )
+                    ),
+                    tuple(
+                        (name, one.counters[name]["requestPolicy"])
+                        for name in sorted(one.counters)
+                        if "requestPolicy" in one.counters[name]
                     ),
                 )
                 for one in sets
@@ -289,6 +309,13 @@ class Encoder:
     def _shared(self, names: tuple[Name, ...]) -> tuple[Name, ...]:
         """The shared object of all equal names."""
         return self._columns.setdefault(names, names)
+
+
+def _drawn(counter: Counter) -> int | str:
+    """The billionths that a device draws, or the capacity of which its request says them."""
+    if "value" in counter:
+        return counter["value"].nanos
+    return counter["valueFrom"].get("capacityName", 0) if "valueFrom" in counter else 0
 
 
 def _unqualified_first(entries: Mapping[str, T]) -> Sequence[tuple[str, T]]:

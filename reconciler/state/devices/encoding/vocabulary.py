@@ -118,6 +118,10 @@ Amounts = tuple[tuple[str, int], ...]
 """Counters with billionths, sorted"""
 
 
+Policies = tuple[tuple[str, CapacityPolicy], ...]
+"""Counters with what requests can have of them, sorted"""
+
+
 class Name(NamedTuple):
     """An attribute or capacity key with its domain (V-6)."""
 
@@ -131,6 +135,17 @@ class CapacitySlot(NamedTuple):
     key: str
     value: Quantity
     policy: CapacityPolicy | None
+    drawn: bool = False
+    """Whether the device does not have it, but draws it from a counter (SCC-1)"""
+
+
+class Asked(NamedTuple):
+    """A counter of which a device draws as much as its request says of a capacity (SCC-1)."""
+
+    set: str
+    counter: str
+    keys: tuple[str, ...]
+    """How requests can spell the capacity"""
 
 
 class Binding(NamedTuple):
@@ -200,7 +215,8 @@ class Vocabulary:
         self.mapped: Interner[tuple[NodeUse, ...]] = Interner()
         self.sets: Interner[str] = Interner()
         self.draws: Interner[Amounts] = Interner()
-        self.published: Interner[tuple[tuple[str, Amounts], ...]] = Interner()
+        self.published: Interner[tuple[tuple[str, Amounts, Policies], ...]] = Interner()
+        self.asked: Interner[tuple[Asked, ...]] = Interner()
 
     @property
     def size(self) -> int:
@@ -228,6 +244,7 @@ class Vocabulary:
             "binding": self.bindings,
             "operations": self.operations,
             "mapped": self.mapped,
+            "asked": self.asked,
         }
         return interners[column]
 
@@ -244,6 +261,13 @@ def qualified(key: str, driver: str) -> Name:
     """A key without a domain belongs to the driver (V-6)."""
     domain, slash, name = key.partition("/")
     return Name(domain, name) if slash else Name(driver, key)
+
+
+def spellings(key: str, driver: str) -> tuple[str, ...]:
+    """How requests can spell the key of a capacity that a slice of a driver names (V-6)."""
+    name = qualified(key, driver)
+    full = f"{name.domain}/{name.id}"
+    return (full, name.id) if name.domain == driver else (full,)
 
 
 def value_of(attribute: DeviceAttribute) -> tuple[Hashable, Value, bool]:

@@ -17,19 +17,19 @@ CASES = (*doctor_cases.CASES, *doctor_koordinator_cases.CASES)
 QUIET = (*doctor_quiet_cases.QUIET, *doctor_koordinator_cases.QUIET)
 
 
-def examined(text: str) -> list[Finding]:
-    return examine(read_input(of_text("a.yaml", text), Semantics()))
+def examined(case: Case) -> list[Finding]:
+    return examine(read_input(of_text("a.yaml", case.text), Semantics(gates=case.gates)))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.check}: {case.name}")
 def test_a_mistake_is_found_where_it_is(case: Case):
-    found = [one for one in examined(case.text) if one.check == case.check]
+    found = [one for one in examined(case) if one.check == case.check]
     assert [(one.field, case.says in one.what) for one in found] == [(field, True) for field in case.fields]
 
 
 @pytest.mark.parametrize("case", QUIET, ids=lambda case: f"{case.check}: {case.name}")
 def test_what_is_no_mistake_is_not_found(case: Case):
-    assert [one for one in examined(case.text) if one.check == case.check] == []
+    assert [one for one in examined(case) if one.check == case.check] == []
 
 
 def test_every_rule_has_a_case_that_shows_it_and_one_that_does_not():
