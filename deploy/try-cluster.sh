@@ -62,7 +62,7 @@ sed "s/h100-0/$second/g" "$demo/13-h100.yaml" | $kubectl apply -f -
 
 # The annotation starts new pods if a cluster that is used again has a new image: its tag is the same.
 helm --kube-context "$context" upgrade --install dra-reconciler deploy/helm/dra-reconciler -n dra-reconciler \
-    --create-namespace --set 'ownDrivers={gpu.nvidia.com,dra.net}' --set admission.confine=true \
+    --create-namespace --set 'ownDrivers={gpu.nvidia.com,dra.net}' \
     --set image.repository=dra-reconciler --set image.tag=try --set image.pullPolicy=Never \
     --set-string "podAnnotations.image=$built" --wait
 echo

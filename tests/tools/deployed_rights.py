@@ -45,6 +45,11 @@ def documents(*folders: str) -> list[Any]:
     return [one for one in found if one["kind"] not in ("Kustomization", "Component")]
 
 
+def policies() -> list[Any]:
+    """What restricts our account, and what changes objects in labelled namespaces; with their bindings."""
+    return [one for one in documents("base", "admission") if "admission" in one["apiVersion"]]
+
+
 @cache
 def settings() -> Settings:
     """What the environment of the deployed container says."""

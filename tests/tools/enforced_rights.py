@@ -25,7 +25,8 @@ class Enforcing(Policed):
         super().__init__(tokens)
         self.refused: list[str] = []
         names = {kind.kind for kind in KINDS}
-        deployed = (*deployed_rights.bound(mode), *deployed_rights.documents("observability", "admission"))
+        added = (*deployed_rights.documents("observability"), *deployed_rights.policies())
+        deployed = (*deployed_rights.bound(mode), *added)
         self.load(one for one in deployed if one["kind"] in names)
 
     def handle(self, request: Request) -> Response | Stream:

@@ -16,10 +16,10 @@ from reconciler.control.ownership import MANAGED
 from reconciler.operations.events.recorder import MOVED, MOVES_DROPPED, PREEMPTED
 from reconciler.plugins.koordinator.names import ALLOCATED
 from tests.tools.admission_policies import Policy, Review, compiled, expressions
-from tests.tools.deployed_rights import ACCOUNT, documents
+from tests.tools.deployed_rights import ACCOUNT, policies
 from tests.tools.small_fleet import claim, pod
 
-FOUND = documents("admission")
+FOUND = policies()
 POLICIES = {one["metadata"]["name"]: one for one in FOUND if one["kind"].endswith("Policy")}
 CLAIMS, PODS = Policy(POLICIES["dra-reconciler-claims"]), Policy(POLICIES["dra-reconciler-pods"])
 EVENTS, LEASES = Policy(POLICIES["dra-reconciler-events"]), Policy(POLICIES["dra-reconciler-leases"])

@@ -13,8 +13,24 @@ from tests.tools.deployed_rights import ADVISE, DEPLOY, documents, of_component
 from tests.tools.kustomize import VERSIONS, built, built_with
 
 
+def without_spaces(objects: dict[tuple[str, str], Any]) -> dict[tuple[str, str], Any]:
+    """Expressions of policies may be written with or without spaces, which are no part of them."""
+    for one in objects.values():
+        spec = one.get("spec", {}) if "Policy" in one["kind"] else {}
+        for part in (*spec.get("variables", ()), *spec.get("validations", ())):
+            part["expression"] = "".join(part["expression"].split())
+    return objects
+
+
 def test_by_default_it_makes_what_the_base_makes():
-    assert compared(list(rendered().values())) == compared(built("base"))
+    assert without_spaces(compared(list(rendered().values()))) == without_spaces(compared(built("base")))
+
+
+def test_who_need_not_be_confined_is_not():
+    made = rendered(admission={"confine": False})
+    left_out = rendered().keys() - made.keys()
+    assert {kind for kind, _ in left_out} == {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+    assert len(left_out) == 10
 
 
 def test_in_shadow_mode_no_value_grants_a_right_to_write():
@@ -38,8 +54,8 @@ def test_in_shadow_mode_no_value_grants_a_right_to_write():
 
 
 def test_with_templates_it_makes_what_the_component_makes(tmp_path: Path):
-    wanted = compared(built_with("templates", tmp_path))
-    assert compared(list(rendered(makeTemplates=True).values())) == wanted
+    wanted = without_spaces(compared(built_with("templates", tmp_path)))
+    assert without_spaces(compared(list(rendered(makeTemplates=True).values()))) == wanted
 
 
 def test_for_shadow_it_makes_what_the_overlay_makes():
@@ -54,12 +70,9 @@ def test_for_shadow_it_makes_what_the_overlay_makes():
 
 
 def test_the_admission_policies_are_those_of_kustomize():
-    policies = ("confine", "gatePods", "announceClaims", "rewriteResources")
-    made = rendered(admission=dict.fromkeys(policies, True))
-    wanted = compared(documents("admission"))
-    for one in (*made.values(), *wanted.values()):
-        for variable in one.get("spec", {}).get("variables", ()) if "Policy" in one["kind"] else ():
-            variable["expression"] = variable["expression"].replace(": ", ":").replace(", ", ",")
+    policies = ("gatePods", "announceClaims", "rewriteResources")
+    made = without_spaces(rendered(admission=dict.fromkeys(policies, True)))
+    wanted = without_spaces(compared(documents("admission")))
     assert {key: made[key] for key in wanted} == wanted
     assert made.keys() == rendered().keys() | wanted.keys()
 
@@ -155,10 +168,9 @@ def test_what_it_makes_fits_the_published_schemas(values: dict[str, Any], versio
 def test_another_release_and_namespace_have_names_of_their_own():
     made = rendered("other")
     assert not [name for _, name in made if name.startswith("dra-reconciler")]
-    policies = [one for one in documents("admission") if one["kind"] == "ValidatingAdmissionPolicy"]
+    policies = [one for one in documents("base") if one["kind"] == "ValidatingAdmissionPolicy"]
     for one in policies:
         name = one["metadata"]["name"].replace("dra-reconciler", "other")
-        made = rendered("other", admission={"confine": True})
         (condition, *_) = made["ValidatingAdmissionPolicy", name]["spec"]["matchConditions"]
         assert '"system:serviceaccount:dra-reconciler:other"' in condition["expression"]
 

@@ -81,6 +81,10 @@ def test_the_network_lets_in_what_asks_the_status_port_and_out_to_names_and_the_
     policy = of_kind("NetworkPolicy")["spec"]
     listening = of_kind("Deployment")["spec"]["template"]["spec"]["containers"][0]["ports"]
     (into,) = policy["ingress"]
+    monitor = yaml.safe_load((DEPLOY / "observability/rbac.yaml").read_text().split("---")[-1])
+    scraper = monitor["subjects"][0]["namespace"]
+    names = [one["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"] for one in into["from"]]
+    assert names == [scraper, "kube-system"]
     assert [one["port"] for one in into["ports"]] == [one["name"] for one in listening]
     assert {one["port"] for rule in policy["egress"] for one in rule["ports"]} == {53, 443, 6443}
     assert set(policy["policyTypes"]) == {"Ingress", "Egress"}

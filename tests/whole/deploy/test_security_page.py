@@ -14,7 +14,7 @@ def test_the_rights_are_those_of_the_roles():
     wanted: dict[str, set[str]] = {}
     for right in rights:
         wanted.setdefault(f"{right.resource}.{right.group}".rstrip("."), set()).add(right.verb)
-    rows = re.findall(r"^- `([a-z0-9/.-]+)`: ([a-z, ]+); .+$", PAGE, re.MULTILINE)
+    rows = re.findall(r"^\| `([a-z0-9/.-]+)` \| ([a-z, ]+) \| [^|]+ \| [^|]+ \|$", PAGE, re.MULTILINE)
     assert {resource: set(verbs.split(", ")) for resource, verbs in rows} == wanted
     assert len(rows) == len(wanted)
 
