@@ -212,7 +212,7 @@ def signatures() -> typing.Iterator[tuple[str, object, set[str]]]:
                     yield f"{name}.{member}", inner, set(inspect.signature(inner).parameters)
 
 
-@pytest.mark.parametrize(("name", "one", "names"), [*signatures()], ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(("name", "one", "names"), [pytest.param(*one, id=one[0]) for one in signatures()])
 def test_no_signature_has_a_private_name(name: str, one: typing.Any, names: set[str]):
     hints = typing.get_type_hints(one, localns={**PUBLIC, **FRAMES})
     assert names - {"self", "cls"} <= hints.keys(), f"{name} is not typed"
