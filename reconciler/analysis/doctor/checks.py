@@ -6,7 +6,7 @@ from pathlib import PurePath
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-from reconciler.analysis.doctor import claims, exclusion, findings, limits, manifests, pods, slices
+from reconciler.analysis.doctor import claims, exclusion, findings, limits, manifests, slices
 from reconciler.analysis.doctor.findings import RULES, DoctorInput, Finding, Rule, Severity
 from reconciler.api.plugins import PLUGINS
 
@@ -89,9 +89,9 @@ CHECKS: Final[tuple[Check, ...]] = (
     manifests.unknown_kinds,
     manifests.unrendered,
     manifests.claim_sources,
-    pods.claim_entries,
-    pods.missing_claims,
-    pods.group_trees,
+    claims.claim_entries,
+    claims.missing_claims,
+    claims.group_trees,
     limits.api_rules,
     limits.limits,
     slices.incomplete,

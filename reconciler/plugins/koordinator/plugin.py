@@ -87,7 +87,7 @@ class Koordinator(Plugin):
         return modes(known)
 
     async def with_kinds(self, client: "Client", served: "Served") -> "Served":
-        from reconciler.plugins.koordinator.cluster import with_devices
+        from reconciler.plugins.koordinator.running import with_devices
 
         return await with_devices(client, served)
 
@@ -102,7 +102,7 @@ class Koordinator(Plugin):
     async def discover(self, client: "Client", settings: "Settings") -> "Served | None":
         if not settings.koordinator:
             return None
-        from reconciler.plugins.koordinator.cluster import kinds_beside_devices, with_devices
+        from reconciler.plugins.koordinator.running import kinds_beside_devices, with_devices
 
         return await with_devices(client, await kinds_beside_devices(client, settings))
 
@@ -116,7 +116,7 @@ class Koordinator(Plugin):
     def replay(self, settings: Mapping[str, Any], intake: "Intake") -> "ReplayPart | None":
         if not settings.get("koordinator"):
             return None
-        from reconciler.plugins.koordinator.journal import Replay
+        from reconciler.plugins.koordinator.running import Replay
 
         return Replay(settings["koordinator_semantics"], intake)
 
