@@ -158,8 +158,9 @@ def _default_container(container: Json) -> None:
 
 
 def prepare_pod(obj: Object) -> None:
-    """What a new pod gets besides its defaults: keys of labels, and the condition of gates."""
+    """What a new pod gets besides its defaults: keys of labels, its class, and the condition of gates."""
     merge_label_keys(obj)
+    status = obj["status"] = {"qosClass": _qos_class(Field(obj)["spec"])}
     if _mapping(obj.get("spec")).get("schedulingGates"):
         gated = {
             "type": "PodScheduled",
@@ -167,7 +168,32 @@ def prepare_pod(obj: Object) -> None:
             "reason": "SchedulingGated",
             "message": "Scheduling is blocked due to non-empty scheduling gates",
         }
-        obj["status"] = {"conditions": [gated]}
+        status["conditions"] = [gated]
+
+
+def _qos_class(spec: Field) -> str:
+    """How early kubelets evict the pod: by CPUs and memory of all containers, or of the pod as a whole."""
+    parts = (
+        [spec]
+        if spec["resources"].present
+        else [*spec["containers"].items(), *spec["initContainers"].items()]
+    )
+    found = [
+        [_positive(part["resources"][kind][name]) for kind in ("limits", "requests")]
+        for part in parts
+        for name in ("cpu", "memory")
+    ]
+    if not any(map(any, found)):
+        return "BestEffort"
+    equal = all(
+        limit and request in (0, limit) for limit, request in found
+    )  # a request is its limit by default
+    return "Guaranteed" if equal else "Burstable"
+
+
+def _positive(amount: Field) -> int:
+    found = quantity(amount)
+    return found.nanos if found is not None else 0
 
 
 def check_pod(review: Review) -> list[Cause]:

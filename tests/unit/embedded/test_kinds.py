@@ -411,3 +411,26 @@ def test_a_coscheduling_group_needs_a_positive_minimum():
     assert causes(ApiServer(), "POST", COSCHEDULING, coscheduling_group(least=0)) == [
         ("spec.minMember", "FieldValueInvalid")
     ]
+
+
+FULL = {"cpu": "1", "memory": "1Gi"}
+
+
+@pytest.mark.parametrize(
+    ("containers", "whole", "expected"),
+    [
+        ([{}], {}, "BestEffort"),
+        ([{"limits": {"example.com/gpu": "1"}}], {}, "BestEffort"),
+        ([{"requests": {"cpu": "0"}}], {}, "BestEffort"),
+        ([{"requests": FULL}], {}, "Burstable"),
+        ([{"limits": {"cpu": "1"}}], {}, "Burstable"),
+        ([{"limits": FULL}, {}], {}, "Burstable"),
+        ([{"limits": FULL, "requests": {"cpu": "500m"}}], {}, "Burstable"),
+        ([{"limits": FULL}, {"limits": FULL, "requests": {"cpu": "1000m"}}], {}, "Guaranteed"),
+        ([{}], {"limits": FULL}, "Guaranteed"),
+    ],
+)
+def test_a_pod_has_the_class_of_its_resources(containers: list[Any], whole: Any, expected: str):
+    made = [{"name": f"c{at}", "image": "i", "resources": one} for at, one in enumerate(containers)]
+    body = pod(containers=made, **({"resources": whole} if whole else {}))
+    assert ok(ApiServer(), "POST", PODS, body)["status"]["qosClass"] == expected
