@@ -26,7 +26,7 @@ from reconciler.api.objects.claims import ALL, ResourceClaim, ResourceClaimStatu
 from reconciler.api.objects.core import Node, Pod, PodDisruptionBudget, claims_of
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.plan import Granted, Plan, Reason
-from reconciler.api.objects.semantics import Semantics
+from reconciler.api.objects.semantics import COMPOSITE_GROUPS, Semantics
 from reconciler.errors import Rejected
 from reconciler.state.devices.snapshot import NodeSubset
 from reconciler.state.nodes.table import Nodes
@@ -70,7 +70,8 @@ def world_of(
     """The state of these objects. `supposed` are nodes that only slices name; `may_suppose` says whether they
     may be used; `on_wanted` is that of `Nodes`.
     """
-    store, nodes, groups = Store(rules), Nodes(on_wanted=on_wanted), PodGroups()
+    store, nodes = Store(rules), Nodes(on_wanted=on_wanted)
+    groups = PodGroups(trees=rules.has(COMPOSITE_GROUPS))
     budgets: dict[object, PodDisruptionBudget] = {}
     for one in objects:
         change = Changed(type(one).__name__, one)

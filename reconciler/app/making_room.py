@@ -7,7 +7,7 @@ from reconciler.allocation.gangs.kinds import Member
 from reconciler.analysis.relocation.make_room import Advice, make_room
 from reconciler.analysis.relocation.occupants import Occupant, Occupants
 from reconciler.analysis.world import Place, Wanted, WantedGang, WantedPod, World
-from reconciler.api.objects.gangs import GangKey
+from reconciler.api.objects.gangs import GangKey, gang_of
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.ownership import Ownership
 from reconciler.control.relocation.candidates import RoomPlan, RoomQuestion
@@ -48,10 +48,11 @@ class RoomPlanner:
 
         cheapest = advice = make_room(asked, world, tries=TRIES, may_leave=may_leave)
         for _ in range(GANGS):
-            gangs = {move.unit.gang for move in advice.moves if move.unit.gang is not None}
-            if not gangs:
+            moves = [move.unit for move in advice.moves if move.unit.gang is not None]
+            if not moves:
                 break
-            whole |= gangs
+            named = (gang_of(store.pods[key]) for unit in moves for key in unit.pods)
+            whole |= {gang for gang in named if gang is not None}
             advice = make_room(asked, world, tries=TRIES, may_leave=may_leave)
         return self._read(cheapest if advice.refusal is not None else advice, asked, world)
 

@@ -15,7 +15,7 @@ import click
 
 from reconciler.api.objects.changes import Change, Listed, Notice, Replaced
 from reconciler.api.objects.core import ConfigMap
-from reconciler.api.objects.gangs import COSCHEDULING_LABEL, CoschedulingPodGroup, PodGroup
+from reconciler.api.objects.gangs import COSCHEDULING_LABEL, CompositePodGroup, CoschedulingPodGroup, PodGroup
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.validating import validated
 from reconciler.api.plugins import plugin_of
@@ -221,6 +221,7 @@ def _groups_of(found: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     pods = [raw for raw in found if raw["kind"] == "Pod"]
     if any(raw.get("spec", {}).get("schedulingGroup") for raw in pods):
         yield PodGroup.__name__
+        yield CompositePodGroup.__name__
     if any(COSCHEDULING_LABEL in (raw["metadata"].get("labels") or {}) for raw in pods):
         yield CoschedulingPodGroup.__name__
 

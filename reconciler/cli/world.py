@@ -82,7 +82,7 @@ class Asking:
 
     def __init__(self, world: World) -> None:
         self._world, self._store = world, world.store
-        self._roster, self._gangs = Roster(), GangRoster()
+        self._roster, self._gangs = Roster(), GangRoster(world.groups)
         for key, pod in self._store.pods.items():
             self._roster.note(key, pod)
             self._gangs.note(key, pod)
@@ -115,17 +115,17 @@ class Asking:
             return Waiting(None, f"{why}; `whatif --without` shows what a removal would change")
         gang = gang_of(pod)
         if gang is not None and self._gang_planner.serves(Unit(Kind.POD, key)):
-            return self._gang(gang, priority)
+            return self._gang(self._world.groups.root(gang), priority)
         return self._unit(Unit(Kind.POD, key), priority)
 
     def gang(self, key: ObjectKey, priority: int | None = None) -> Waiting:
         """What a gang waits for. Raises NoAnswer if it does not exist."""
-        gangs = {gang for pod in self._store.pods.values() if (gang := gang_of(pod)) is not None}
+        gangs = {*self._gangs.known, *self._gangs.named}
         found = sorted(gang for gang in gangs if (gang.namespace, gang.name) == tuple(key))
         if not found:
             known = [ObjectKey(gang.namespace, gang.name) for gang in gangs]
             raise NoAnswer(f"no pod is of a gang {key}{similar_key(key, known)}")
-        for gang in found:
+        for gang in map(self._world.groups.root, found):
             if self._gang_planner.serves(gang_unit(gang)) and self._gangs.waits(gang):
                 return self._gang(gang, priority)
         return Waiting(None, "no pod of the gang waits", placed=True)

@@ -134,7 +134,7 @@ class Dispatcher:
         self._ours = ours
         self.queue = queue
         self.roster = Roster()
-        self.gangs = GangRoster()
+        self.gangs = GangRoster(groups)
         self.workloads = WorkloadRoster()
         self.units = UnitLookup(store, self.roster, self.gangs, groups)
         self.waiting = Waiting()
@@ -255,7 +255,7 @@ class Dispatcher:
 
     def _gangs(self, pods: Iterable[ObjectKey]) -> None:
         """Requeue the gangs of pods that wait."""
-        if not self.gangs.known:
+        if not self.gangs.named:
             return
         for gang in self.gangs.of(pods):
             self.put(gang_unit(gang))

@@ -156,7 +156,7 @@ class Nominating:
         return False if pod.spec.node_name or placed else None
 
     def _gang_gone(self, nominee: Nominee) -> bool | None:
-        gang = next((one for one in self._gangs.known if of_gang(one) == nominee), None)
+        gang = next((one for one in self._gangs.named if of_gang(one) == nominee), None)
         if gang is None:
             return True
         return None if self._gangs.waits(gang) else False

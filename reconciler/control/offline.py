@@ -19,7 +19,7 @@ from reconciler.api.manifests.inferred_nodes import InferredNodes, infer_nodes
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import FINALIZER, DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Namespace, Node, Pod, claims_of, is_live
-from reconciler.api.objects.gangs import CoschedulingPodGroup, GangKey, PodGroup, gang_of
+from reconciler.api.objects.gangs import GROUPS, GangKey, gang_of
 from reconciler.api.objects.meta import ApiObject, ObjectKey, PoolID
 from reconciler.api.objects.plan import Granted, Plan, Reason, Unsatisfied
 from reconciler.api.objects.semantics import Semantics
@@ -215,7 +215,7 @@ class _Run:
         from reconciler.control.gangs.search import OfflineGangs  # noqa: PLC0415 - few inputs have gangs
 
         return OfflineGangs(
-            [*bundle.of(PodGroup), *bundle.of(CoschedulingPodGroup)],
+            [one for kind in GROUPS for one in bundle.of(kind)],
             self._claims.pods,
             self._store,
             self._roster,
@@ -296,7 +296,8 @@ class _Run:
 
     def _decide_gang(self, gang: GangKey, gangs: "OfflineGangs") -> None:
         """Decide all gated pods of a gang together, in the place of its first one."""
-        pods = [pod for pod in self._claims.pods if pod.gated and is_live(pod) and gang_of(pod) == gang]
+        members = gangs.members(gang)
+        pods = [pod for pod in self._claims.pods if pod.gated and is_live(pod) and pod.key in members]
         found = gangs.place(gang)
         if found is None:
             return

@@ -1,6 +1,6 @@
 """Units of work: pods, claims and gangs, and which unit decides about which claim."""
 
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -78,10 +78,12 @@ class Roster:
 
 
 class GangRoster:
-    """The members of gangs. Whether a PodGroup exists, and is a gang, is known elsewhere."""
+    """The members of gangs; those of a tree under its root. Whether a group is a gang is known elsewhere."""
 
-    def __init__(self) -> None:
+    def __init__(self, groups: PodGroups) -> None:
+        self._groups = groups
         self._gang: dict[ObjectKey, GangKey] = {}
+        """Pod -> the group that it names"""
         self._members: dict[GangKey, set[ObjectKey]] = {}
         self._gated: dict[GangKey, set[ObjectKey]] = {}
         self.changes = 0
@@ -89,20 +91,26 @@ class GangRoster:
 
     @property
     def known(self) -> Set[GangKey]:
-        """All gangs that some pod names."""
+        """All gangs that some pod is in."""
+        return {self._groups.root(gang) for gang in self._members}
+
+    @property
+    def named(self) -> Set[GangKey]:
+        """All groups that some pod names, also those in trees."""
         return self._members.keys()
 
     def members(self, gang: GangKey) -> Set[ObjectKey]:
         """All existing pods of a gang, gated or not."""
-        return self._members.get(gang, frozenset())
+        return _all_of(self._members, self._groups.pod_groups(gang))
 
     def waits(self, gang: GangKey) -> bool:
         """Whether a gang has gated members."""
-        return gang in self._gated
+        return bool(_all_of(self._gated, self._groups.pod_groups(gang)))
 
     def of(self, pods: Iterable[ObjectKey]) -> set[GangKey]:
         """The gangs with gated members that have one of these pods."""
-        return {gang for pod in pods if (gang := self._gang.get(pod)) is not None and gang in self._gated}
+        named = {gang for pod in pods if (gang := self._gang.get(pod)) is not None}
+        return {root for gang in named if self.waits(root := self._groups.root(gang))}
 
     def note(self, key: ObjectKey, pod: Pod | None) -> set[GangKey]:
         """Update a pod. Returns the gangs that have another answer now, perhaps."""
@@ -122,8 +130,14 @@ class GangRoster:
         return concerned | self.of_one(gang)
 
     def of_one(self, gang: GangKey | None) -> set[GangKey]:
-        """A gang, if it has gated members."""
-        return {gang} if gang is not None and gang in self._gated else set()
+        """The gang of a group, if it has gated members."""
+        root = self._groups.root(gang) if gang is not None else None
+        return {root} if root is not None and self.waits(root) else set()
+
+
+def _all_of(sets: dict[GangKey, set[ObjectKey]], gangs: Sequence[GangKey]) -> Set[ObjectKey]:
+    found = [sets.get(gang, frozenset[ObjectKey]()) for gang in gangs]
+    return found[0] if len(found) == 1 else frozenset[ObjectKey]().union(*found)
 
 
 def _discard(sets: dict[GangKey, set[ObjectKey]], gang: GangKey, key: ObjectKey) -> None:

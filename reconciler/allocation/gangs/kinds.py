@@ -19,7 +19,7 @@ from reconciler.allocation.placement.volumes import minds_other_pods
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
-from reconciler.api.objects.gangs import GangKey, GangRules, Tier, gang_of
+from reconciler.api.objects.gangs import GangKey, GangRules, GangSource, Tier, gang_of
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Plan, Reason
 from reconciler.api.objects.selectors import Selector
@@ -78,6 +78,11 @@ class AskedGroup(Struct, frozen=True):
             return self.least
         return sum(sorted(group.least_pods for group in self.groups)[: self.least])
 
+    def whole(self) -> Self:
+        """The same where all members must get a place."""
+        groups = tuple(group.whole() for group in self.groups)
+        return structs.replace(self, least=len(groups) or len(self.members), groups=groups)
+
     @classmethod
     def of(cls, rules: GangRules, members: Sequence[Member], placed: Mapping[str, Sequence[str]]) -> Self:
         """What a tree still needs. `placed` has the nodes of pods with a place, by their group."""
@@ -115,6 +120,14 @@ class GangQuestion:
     """Which nodes of a domain, and which devices of a node, to prefer"""
     tree: AskedGroup | None = None
     """Of a tree of groups: what is needed in place of `tiers` and `nodes`; `least` is what that adds up to"""
+
+    @property
+    def groups(self) -> list[GangKey]:
+        """The gangs that its pods name: itself, or the groups of pods in its tree."""
+        if self.tree is None:
+            return [self.gang]
+        names = (group.name for group in self.tree.pod_groups())
+        return [GangKey(self.gang.namespace, GangSource.POD_GROUP, name) for name in names]
 
 
 class Seat(Struct, frozen=True):
@@ -368,11 +381,11 @@ def _own_volumes(pod: Pod, nodes: Nodes) -> Iterator[Hashable]:
 
 
 def _text(pod: Pod, texts: dict[int, bytes]) -> bytes:
-    """The spec of a pod without the names of its claims."""
+    """The spec of a pod without the names of its claims and its group."""
     found = texts.get(id(pod.spec))
     if found is None:
         try:
-            found = pod.spec.model_dump_json(exclude={"resource_claims"}).encode()
+            found = pod.spec.model_dump_json(exclude={"resource_claims", "scheduling_group"}).encode()
         except ValueError:  # text that is not Unicode: such a pod is like no other
             found = str(pod.key).encode()
         texts[id(pod.spec)] = found

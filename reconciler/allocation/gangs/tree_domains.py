@@ -62,7 +62,8 @@ class TreeDomains:
     def __init__(self, question: GangQuestion, tree: AskedGroup, field: Field) -> None:
         """Raises UnknownKey."""
         self._question, self._field = question, field
-        self._sizes: Amounts = np.array([len(kind.members) for kind in field.kinds], dtype=np.int64)
+        self.sizes: Amounts = np.array([len(kind.members) for kind in field.kinds], dtype=np.int64)
+        """(K,) members"""
         snapshot = field.trial.snapshot
         self.limits = Limits(field.kinds, field.places.at_first, None, field.trial.nodes, snapshot)
         self._groupings: dict[Hashable, Grouping] = {}
@@ -89,7 +90,7 @@ class TreeDomains:
         node.inside = tuple(inside)
         mine = () if group.groups else self._kinds_of(group, leaves)
         node.kinds = (*mine, *(kind for at in inside for kind in self.nodes[at].kinds))
-        node.size = int(self._sizes[list(node.kinds)].sum())
+        node.size = int(self.sizes[list(node.kinds)].sum())
         node.like = self._like(group, leaves)
         return node
 
@@ -162,8 +163,8 @@ class TreeDomains:
 
     def _numbers(self, kinds: Sequence[int], each: int = 0) -> Amounts:
         """(K,) the members of some kinds, or so many each."""
-        found = np.zeros_like(self._sizes)
-        found[list(kinds)] = each or self._sizes[list(kinds)]
+        found = np.zeros_like(self.sizes)
+        found[list(kinds)] = each or self.sizes[list(kinds)]
         return found
 
     def _members_in(self, node: Node, codes: Codes, size: int) -> Amounts:

@@ -28,6 +28,7 @@ class TreeDecision:
     ) -> None:
         """`steps` limit the search for places in one domain, `pace` all together. Raises UnknownKey."""
         self._tree, self._gang, self._field = tree, question.gang, field
+        self._asked = len(question.members)
         self._pace, self._steps = pace, steps
         field.spare = [max(len(leaf.members) - leaf.least, 0) for leaf in tree.pod_groups()]
         self._domains = TreeDomains(question, tree, field)
@@ -234,6 +235,8 @@ class TreeDecision:
             f"{possible[best]} of {len(root.inside)} groups of {self._gang} fit together at most{where}; "
             f"{self._tree.least} are needed"
         )
+        if self._tree.is_done:
+            message = f"{self._gang} has all groups that it needs, and no more pods of it fit{where}"
         if len(there) > 1:
             message += f"; {len(there)} domains were considered"
         message += f". {self._short(root, np.where(codes == best, 0, -1).astype(np.int32))}"
@@ -241,7 +244,8 @@ class TreeDecision:
 
     def _short(self, root: Node, codes: np.ndarray) -> str:
         """Which group in the domain of a group finds no place."""
-        for one, copies in self._domains.copies_in(root, codes, 1):
+        domains = self._domains
+        for one, copies in domains.copies_in(root, codes, 1):
             alike = [self._nodes[at] for at in root.inside if self._nodes[at].like == one.like]
             number = int(copies[0])
             if number < len(alike) and not one.group.is_done:
@@ -250,6 +254,9 @@ class TreeDecision:
                 keys = " and ".join(tier.key for tier in group.tiers)
                 room = f"there is room for {number} such group{'' if number == 1 else 's'}"
                 return f"{group.name} needs {what} together{f' in one {keys}' if keys else ''}; {room}"
+        if not self._furthest:
+            most, least = domains.limits.in_domains(codes, 1, domains.sizes), self._tree.least_pods
+            return f"{most[0]} of {self._asked} pods fit at most; the groups need {least}"
         stuck = self._nodes[self._furthest].group.name
         return f"By counting they fit; {stuck} finds no domain and devices beside the others"
 

@@ -202,10 +202,7 @@ def _groups(leaving: Sequence[ObjectKey], occupants: Occupants) -> list[Pods]:
         while True:
             claims = {claim for one in group for claim in occupants.pods[one].claims}
             users = frozenset().union(*(occupants.users[claim] for claim in claims)) & frozenset(leaving)
-            gangs = {occupants.pods[one].gang for one in group}
-            known = [occupants.gangs[gang] for gang in gangs if gang is not None and gang in occupants.gangs]
-            fellows = frozenset().union(*(one.members for one in known if one.members <= whole))
-            more = group | users | fellows
+            more = group | users | occupants.fellows(group, whole)
             if more == group:
                 break
             group = more

@@ -4,7 +4,7 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-from reconciler.allocation.gangs.kinds import GangQuestion, Member
+from reconciler.allocation.gangs.kinds import AskedGroup, GangQuestion, Member
 from reconciler.allocation.placement.order import queue_key
 from reconciler.analysis.relocation.occupants import Occupants, Pods, Unit
 from reconciler.analysis.world import NoFit, Place, Wanted, WantedGang, WantedPod, again, held_again
@@ -103,15 +103,29 @@ def _move(unit: Unit, freed: Pods, occupants: Occupants, trial: Trial) -> Move:
     if unit.gang is None:
         wanted = WantedPod(members[0].claims, members[0].pod, members[0].held)
     else:
-        rules = occupants.gangs[unit.gang].rules
-        tiers = rules.tiers if rules is not None else ()
         by_order = tuple(sorted(members, key=lambda member: queue_key(member.pod)))
-        wanted = WantedGang(GangQuestion(unit.gang, by_order, len(members), tiers))
+        wanted = WantedGang(_question(unit, by_order, occupants, trial))
     answer = wanted.place(trial)
     if isinstance(answer, NoFit):
         return Move(unit, (), answer)
     settle(answer, wanted.pods, trial)
     return Move(unit, answer)
+
+
+def _question(unit: Unit, members: tuple[Member, ...], occupants: Occupants, trial: Trial) -> GangQuestion:
+    """All members of a gang or tree again; of a group of a tree, beside those of the tree that stay."""
+    assert unit.gang is not None
+    root = occupants.root(unit.gang)
+    rules = occupants.gangs[root].rules if root in occupants.gangs else occupants.gangs[unit.gang].rules
+    if rules is None or not rules.groups:
+        return GangQuestion(unit.gang, members, len(members), rules.tiers if rules is not None else ())
+    placed: dict[str, list[str]] = {}
+    for key in occupants.gangs[root].members - {*unit.pods}:
+        charge = trial.nodes.room.charged(key)
+        if charge is not None:
+            placed.setdefault(rules.group_of(occupants.pods[key].pod), []).append(charge.node)
+    tree = AskedGroup.of(rules, members, placed).whole()
+    return GangQuestion(root, members, len(members), tree=tree)
 
 
 def _recreated(key: ObjectKey, freed: Pods, occupants: Occupants, trial: Trial) -> Member:

@@ -197,8 +197,8 @@ def _claims_that_stay(wanted: Wanted, world: World) -> frozenset[ObjectKey]:
         held = {claim.key for claim in wanted.held}
         others = [pod for pod, _, _ in wanted.sharing if pod.key not in own]
         return frozenset(key for pod in others for key in claims_of(pod) if key in held)
-    gang, pods = wanted.question.gang, world.store.pods.values()
-    seated = [pod for pod in pods if pod.gated and pod.key not in own and gang_of(pod) == gang]
+    gangs, pods = wanted.question.groups, world.store.pods.values()
+    seated = [pod for pod in pods if pod.gated and pod.key not in own and gang_of(pod) in gangs]
     return frozenset(key for pod in seated for key in claims_of(pod))
 
 

@@ -6,7 +6,8 @@ freed.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
+from itertools import groupby
 
 from msgspec import Struct
 
@@ -129,6 +130,22 @@ class Gang(Struct, frozen=True):
     """None if they are not known"""
 
 
+class Tree(Struct, frozen=True):
+    """A group of groups of which pods have a node or hold devices."""
+
+    members: Pods
+    groups: tuple[Pods, ...]
+    """Those of each group in it that has any"""
+    spare: int
+    """How many of these may leave without the others; -1 if no pod may"""
+
+    def loses_all(self, gone: Set[ObjectKey]) -> bool:
+        """Whether the rest has to leave, too."""
+        if self.spare < 0:
+            return not gone.isdisjoint(self.members)
+        return sum(group <= gone for group in self.groups) > self.spare
+
+
 class Unit(Struct, frozen=True):
     """Pods that leave together, and what is free without them."""
 
@@ -151,8 +168,13 @@ class Occupants:
         """Allocated claim -> what it holds"""
         self.pods: dict[ObjectKey, Occupant] = {}
         self.gangs: dict[GangKey, Gang] = {}
-        self._whole: set[GangKey] = set()
-        """Groups that leave only as a whole"""
+        """Also trees, of which each group of pods is a gang, too"""
+        self.root = world.groups.root
+        """The tree of a gang, or the gang itself"""
+        self._trees: list[Tree] = []
+        """The inner ones first"""
+        self._whole: dict[GangKey, GangKey] = {}
+        """Group of pods -> the group that leaves only as a whole, itself or one that it is in"""
         self._read_claims(store)
         if gone:
             self.users = {
@@ -170,8 +192,8 @@ class Occupants:
             if (node or claims) and key not in gone:
                 ranked = world.groups.ranked(pod)
                 self.pods[key] = Occupant(ranked, node, claims, self.budgets.of(pod), gang)
-        for gang, pods in members.items():
-            self._count(gang, pods, world)
+        for root, gangs in groupby(sorted(members, key=self.root), key=self.root):
+            self._count(root, {gang: members[gang] for gang in gangs}, world)
 
     def _read_claims(self, store: Store) -> None:
         """Find the users of allocated claims: the pods in `reservedFor`, or if it is empty, pods that name
@@ -211,21 +233,48 @@ class Occupants:
                 found.append(key)
         return frozenset(found)
 
-    def _count(self, gang: GangKey, pods: Sequence[Pod], world: World) -> None:
-        """Count the members of a gang that run. A gang whose rules are unknown leaves as a whole."""
-        rules = rules_of(gang, pods, world.groups, world.nodes.on_demand)
+    def _count(self, root: GangKey, pods: Mapping[GangKey, Sequence[Pod]], world: World) -> None:
+        """Count the members of a gang or tree that run. One whose rules are unknown leaves as a whole."""
+        everyone = [pod for of_gang in pods.values() for pod in of_gang]
+        found = rules_of(root, everyone, world.groups, world.nodes.on_demand)
+        rules = found if isinstance(found, GangRules) else None
+        leaves = {one.name: one for one in rules.walk()} if rules is not None else {}
+        for gang, of_gang in pods.items():
+            own = leaves.get("" if gang == root else gang.name)
+            whole = world.groups.leaves_whole(gang)
+            if found is None and not whole:  # the group is no gang
+                continue
+            members = frozenset(pod.key for pod in of_gang if pod.key in self.pods)
+            if whole:
+                self._whole[gang] = gang
+            spare = max(len(members) - own.least, 0) if own is not None and not whole else 0
+            if members:
+                self.gangs[gang] = Gang(members, spare, own)
+        if rules is not None and rules.groups:
+            members = self._count_tree(root, rules, world)
+            self.gangs[root] = Gang(members, 0, rules)
+
+    def _count_tree(self, gang: GangKey, rules: GangRules, world: World) -> Pods:
+        """Count the groups in a group that run. Returns the pods."""
+        if not rules.groups:
+            known = self.gangs.get(gang)
+            return known.members if known is not None else frozenset()
+        inside = {(one.name, one.source is GangSource.COMPOSITE): one for one in world.groups.inside(gang)}
+        found = [
+            self._count_tree(inside[group.name, bool(group.groups)], group, world) for group in rules.groups
+        ]
+        running = tuple(filter(None, found))
+        members = frozenset[ObjectKey]().union(*running)
         whole = world.groups.leaves_whole(gang)
-        if rules is None and not whole:  # the group is no gang
-            return
-        members = frozenset(pod.key for pod in pods if pod.key in self.pods)
+        self._trees.append(Tree(members, running, -1 if whole else max(len(running) - rules.least, 0)))
         if whole:
-            self._whole.add(gang)
-        spare = max(len(members) - rules.least, 0) if isinstance(rules, GangRules) and not whole else 0
-        if members:
-            self.gangs[gang] = Gang(members, spare, rules if isinstance(rules, GangRules) else None)
+            self._whole |= dict.fromkeys(world.groups.pod_groups(gang), gang)
+        return members
 
     def together(self, pods: Iterable[ObjectKey]) -> Pods:
-        """These pods, and those that have to leave with them: gangs that would be too small leave whole."""
+        """These pods, and those that have to leave with them: gangs and trees that would be too small leave
+        whole.
+        """
         found = set(pods)
         leaving: dict[GangKey, int] = {}
         for key in found:
@@ -236,11 +285,22 @@ class Occupants:
             known = self.gangs.get(gang)
             if known is not None and count > known.spare:
                 found |= known.members
+        for tree in self._trees:
+            if tree.loses_all(found):
+                found |= tree.members
         return frozenset(found)
+
+    def fellows(self, pods: Pods, among: Pods) -> Pods:
+        """All members of the gangs and trees that some pods are in and that are among others as a whole."""
+        named = {gang for one in pods if (gang := self.pods[one].gang) is not None}
+        gangs = [self.gangs[gang].members for gang in named if gang in self.gangs]
+        trees = [tree.members for tree in self._trees if not tree.members.isdisjoint(pods)]
+        return pods.union(*(members for members in (*gangs, *trees) if members <= among))
 
     def wholes(self, pods: Iterable[Occupant]) -> int:
         """How many of the groups of some pods leave only as a whole."""
-        return len({one.gang for one in pods if one.gang is not None and one.gang in self._whole})
+        named = {one.gang for one in pods if one.gang is not None}
+        return len({self._whole[gang] for gang in named if gang in self._whole})
 
     def freed(self, pods: Pods) -> tuple[ObjectKey, ...]:
         """The claims that are free when these pods are gone, in order."""
@@ -248,23 +308,24 @@ class Occupants:
         return tuple(sorted(claim for claim in concerned if self.users[claim] <= pods))
 
     def units(self, pods: Iterable[ObjectKey]) -> tuple[Unit, ...]:
-        """A set of pods as units that leave one after another: whole gangs, and single pods."""
-        left, found = set(pods), []
+        """A set of pods as units that leave one after another: whole trees and gangs, and single pods."""
+        left, found, of = set(pods), [], dict[Pods, GangKey]()
         for key in sorted(left):
-            gang = self.pods[key].gang
-            known = self.gangs.get(gang) if gang is not None else None
-            if key in left and known is not None and known.members <= left:
-                found.append(frozenset(known.members))
-                left -= known.members
+            named = self.pods[key].gang
+            for gang in (self.root(named), named) if key in left and named is not None else ():
+                known = self.gangs.get(gang)
+                if known is not None and known.members <= left:
+                    of[known.members] = gang
+                    found.append(frozenset(known.members))
+                    left -= known.members
+                    break
         found += [frozenset([key]) for key in left]
         gone: Pods = frozenset()
         units = []
         for one in sorted(found, key=min):
             before, gone = set(self.freed(gone)), gone | one
             claims = tuple(claim for claim in self.freed(gone) if claim not in before)
-            gang = self.pods[min(one)].gang
-            whole = gang is not None and gang in self.gangs and self.gangs[gang].members == one
-            units.append(Unit(tuple(sorted(one)), claims, gang if whole else None))
+            units.append(Unit(tuple(sorted(one)), claims, of.get(one)))
         return tuple(units)
 
 

@@ -10,7 +10,7 @@ from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ResourceClaim, ResourceClaimTemplate
 from reconciler.api.objects.core import Pod, is_live
 from reconciler.api.objects.gangs import (
-    CoschedulingPodGroup,
+    GROUPS,
     GangKey,
     GangRules,
     PodGroup,
@@ -36,11 +36,11 @@ def with_gangs(units: Sequence[Unit], groups: PodGroups, *, of_plugins: bool) ->
     """
     members: dict[GangKey, list[Unit]] = {}
     for unit in units:
-        if (gang := waiting_gang(unit.pod)) is not None:
+        if (gang := waiting_gang(unit.pod, groups)) is not None:
             members.setdefault(gang, []).append(unit)
     rules = {gang: _rules(gang, found, groups) for gang, found in members.items()}
     for unit in units:
-        gang = waiting_gang(unit.pod)
+        gang = waiting_gang(unit.pod, groups)
         known = rules[gang] if gang is not None else None
         if gang is None or known is None:
             if unit.claims or (of_plugins and unit.pod is not None and serving(unit.pod) is not None):
@@ -51,12 +51,14 @@ def with_gangs(units: Sequence[Unit], groups: PodGroups, *, of_plugins: bool) ->
                 if (plugin := serving(pod)) is not None:
                     why = f"requests {plugin.title}; gangs may use ResourceClaims only"
                     raise Malformed(f"Pod {pod.key}", "", why)
-            yield Gang(f"gang {gang}", gang, tuple(found), known.least, known.tiers)
+            tree = known if known.groups else None
+            yield Gang(f"gang {gang}", gang, tuple(found), known.least_pods, known.tiers, tree)
 
 
-def waiting_gang(pod: Pod | None) -> GangKey | None:
-    """The gang that a pod names, unless it is bound or finished."""
-    return gang_of(pod) if pod is not None and not pod.spec.node_name and is_live(pod) else None
+def waiting_gang(pod: Pod | None, groups: PodGroups | None = None) -> GangKey | None:
+    """The gang that a pod names, or the root of its tree, unless the pod is bound or finished."""
+    named = gang_of(pod) if pod is not None and not pod.spec.node_name and is_live(pod) else None
+    return groups.root(named) if groups is not None and named is not None else named
 
 
 def moved_together(
@@ -70,10 +72,11 @@ def moved_together(
     of_gang: dict[GangKey, list[Pod]] = {}
     for pod in store.pods.values() if lost else ():
         if is_live(pod) and (gang := gang_of(pod)) is not None:
-            of_gang.setdefault(gang, []).append(pod)
+            of_gang.setdefault(groups.root(gang), []).append(pod)
     done: set[GangKey] = set()
     for unit in units:
-        gang = gang_of(unit.pod) if unit.pod is not None else None
+        named = gang_of(unit.pod) if unit.pod is not None else None
+        gang = groups.root(named) if named is not None else None
         rules = rules_of(gang, of_gang[gang], groups, _ALL_KNOWN) if gang in of_gang and gang else None
         if gang is None or not isinstance(rules, GangRules):
             yield unit
@@ -84,7 +87,20 @@ def moved_together(
             members = tuple(unit for unit in units if unit.pod in pods)
             there = placed(stay, store)
             least = max(rules.least - len(stay), 1)
-            yield Gang(f"gang {gang}", gang, members, least, rules.tiers, there.nodes, there.devices)
+            where: dict[str, list[str]] = {}
+            for pod in stay:
+                where.setdefault(rules.group_of(pod), []).append(node_of(pod, store))
+            yield Gang(
+                f"gang {gang}",
+                gang,
+                members,
+                least,
+                rules.tiers,
+                rules if rules.groups else None,
+                where,
+                there.nodes,
+                there.devices,
+            )
 
 
 def _rules(gang: GangKey, members: Sequence[Unit], groups: PodGroups) -> GangRules | None:
@@ -115,7 +131,7 @@ def units_in(bundle: Bundle, *, of_plugins: bool = False) -> tuple[Unit | Gang, 
     units = tuple(
         with_gangs(
             alone,
-            groups_of([*bundle.of(PodGroup), *bundle.of(CoschedulingPodGroup)]),
+            groups_of([one for kind in GROUPS for one in bundle.of(kind)]),
             of_plugins=of_plugins,
         )
     )
@@ -140,7 +156,7 @@ def groups_of(objects: Iterable[ApiObject]) -> PodGroups:
     """The PodGroups among objects."""
     found = PodGroups()
     for group in objects:
-        if isinstance(group, PodGroup | CoschedulingPodGroup):
+        if isinstance(group, GROUPS):
             found.note(Changed(type(group).__name__, group))
     return found
 

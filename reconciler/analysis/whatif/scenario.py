@@ -1,6 +1,6 @@
 """Question and answer of a what-if analysis as values, and the answer as JSON with stable field names."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -8,7 +8,7 @@ from msgspec import Struct, field
 
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Namespace, Node, Pod
-from reconciler.api.objects.gangs import GangKey, Tier
+from reconciler.api.objects.gangs import GangKey, GangRules, Tier
 from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
 from reconciler.state.pods.groups import PodGroups
 from reconciler.state.store import Store
@@ -38,6 +38,10 @@ class Gang(Struct, frozen=True):
     """How many of them must fit"""
     tiers: tuple[Tier, ...] = ()
     """The tightest first"""
+    rules: GangRules | None = None
+    """Of a tree of groups: what counts in place of `tiers`"""
+    placed: Mapping[str, Sequence[str]] = {}
+    """Of a tree: the nodes of members that keep their place, by their group"""
     nodes: tuple[str, ...] = ()
     """Nodes of members that keep their place"""
     devices: tuple[DeviceID, ...] = ()

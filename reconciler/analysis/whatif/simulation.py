@@ -5,7 +5,7 @@ from typing import Any
 
 from reconciler.allocation.dra.budget import Budget
 from reconciler.allocation.gangs.deciding import decide_gang
-from reconciler.allocation.gangs.kinds import GangQuestion, GangUnsatisfied, Member, Seat
+from reconciler.allocation.gangs.kinds import AskedGroup, GangQuestion, GangUnsatisfied, Member, Seat
 from reconciler.allocation.placement.order import queue_key
 from reconciler.allocation.placement.placing import Placement
 from reconciler.allocation.pod_devices import PodDevices, PodRefusal
@@ -159,8 +159,9 @@ class Simulation:
         self._charge()
         pods = [(unit, unit.pod) for unit in gang.members if unit.pod is not None]
         members = tuple(Member(pod, unit.claims, unit.held) for unit, pod in pods)
+        tree = AskedGroup.of(gang.rules, members, gang.placed) if gang.rules is not None else None
         question = GangQuestion(
-            gang.key, members, gang.least, gang.tiers, gang.nodes, gang.devices, self._policies
+            gang.key, members, gang.least, gang.tiers, gang.nodes, gang.devices, self._policies, tree
         )
         outcome = decide_gang(question, self._trial, steps=self._steps, budget=self._budget)
         if isinstance(outcome, GangUnsatisfied):

@@ -14,6 +14,7 @@ from reconciler.api.objects.gangs import (
     GangKey,
     GangSource,
     SeatMark,
+    gang_of,
     record,
     release,
     release_on,
@@ -67,9 +68,9 @@ class GangWriter:
                 continue
             self._report(Ungated(place.pod.key, claims_of(place.pod)))
 
-    async def record(self, mark: SeatMark, pod: Pod) -> None:
+    async def record(self, gang: GangKey, mark: SeatMark, pod: Pod) -> None:
         """Record the node of a gated pod."""
-        await self._patch(mark.gang, pod, self._pods.merge(pod, record(mark)))
+        await self._patch(gang, pod, self._pods.merge(pod, record(mark)))
 
     async def give_back(self, seats: Seats, why: str) -> None:
         """Withdraw all claims, and the recorded nodes of pods. Interrupted: the next turn goes on."""
@@ -92,7 +93,7 @@ class GangWriter:
             found = await self._pods.read(key)
             if found is not None and found.gated:
                 # Another version of the pod: a patch that still arrives gets a conflict.
-                found = await self._pods.merge(found, record(SeatMark(gang, 0, "")))
+                found = await self._pods.merge(found, record(SeatMark(gang_of(found) or gang, 0, "")))
                 found = await self._pods.merge(found, take_back())
             if found is not None:
                 self._intake.observe_pod(found)
@@ -255,7 +256,7 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
         """All claims, then the nodes of pods that no allocation pins. The gates are another turn's work."""
         solve, granted = grant.solve, grant.granted
         unpinned = self._unpinned(grant)
-        marks = {seat.pod: self._mark(solve, seat.node) for seat in granted.seats}
+        marks = {seat.pod: self._mark(solve, seat) for seat in granted.seats}
         pairs = [
             (_marked(plan, marks[seat.pod]), self._store.claims[plan.claim])
             for seat in granted.seats
@@ -279,7 +280,7 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
             for seat in unpinned:
                 pod = self._store.pods.get(seat.pod)
                 if pod is not None:
-                    await self._writer.record(marks[seat.pod], pod)
+                    await self._writer.record(solve.question.gang, marks[seat.pod], pod)
                 left.remove(seat.pod)
         except Exception:
             for key in left:
@@ -289,7 +290,7 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
         self._report(
             GangPlaced(
                 solve.question.gang,
-                solve.rules.least,
+                solve.rules.least_pods,
                 tuple(seat.pod for seat in granted.seats),
                 tuple(seat.node for seat in granted.seats),
                 granted.left_out,
@@ -301,8 +302,11 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
             )
         )
 
-    def _mark(self, solve: Solve, node: str) -> SeatMark:
-        return SeatMark(solve.question.gang, solve.rules.least, node)
+    def _mark(self, solve: Solve, seat: Seat) -> SeatMark:
+        """It has the group that the pod itself names."""
+        pod = self._store.pods.get(seat.pod)
+        named = gang_of(pod) if pod is not None else None
+        return SeatMark(named or solve.question.gang, solve.rules.least_pods, seat.node)
 
     def _unpinned(self, grant: GangGrant) -> list[Seat]:
         """The seats whose allocations allow other nodes, too. Plans must be assumed."""

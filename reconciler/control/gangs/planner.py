@@ -6,11 +6,12 @@ minimum has seats, gates are removed; until then all seats are given back if the
 Source: GANG-20 to GANG-22.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from reconciler.allocation.gangs.kinds import GangQuestion, Member
+from reconciler.allocation.gangs.kinds import AskedGroup, GangQuestion, Member
 from reconciler.allocation.placement.order import queue_key
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod, claims_of, is_live
@@ -118,10 +119,12 @@ class GangPlanner:
         if pod is None or not pod.gated:
             return False
         gang = gang_of(pod)
-        return gang is not None and self._rules(gang, [pod]) is not None
+        return gang is not None and self._rules(self._groups.root(gang), [pod]) is not None
 
     def next(self, gang: GangKey) -> GangStep:
         """What a gang needs."""
+        if self._groups.root(gang) != gang:
+            return Nothing()  # the root of its tree is the gang
         pods = [self._store.pods[key] for key in self._gangs.members(gang)]
         members = sorted((pod for pod in pods if is_live(pod)), key=queue_key)
         gated = [pod for pod in members if pod.gated]
@@ -137,9 +140,9 @@ class GangPlanner:
         running = [pod for pod in members if not pod.gated]
         running += [pod for pod in pods if pod.status.phase == "Succeeded"]
         places = self._together(gang, rules, running, [found for pod in gated if (found := self._place(pod))])
-        begun = self._has_begun(gang, running, places, keys, rules)
-        if places and begun:
-            return UngateAll(gang, places, pinning=_tries_every_domain(gang, rules))
+        ready = self._ready(gang, running, places, keys, rules)
+        if ready:
+            return UngateAll(gang, ready, pinning=_tries_every_domain(gang, rules))
         returned = self._returned(gang, gated)
         answer: Blocked | Solve | None = apart or self._unplaceable(gated, rules)
         if answer is None and isinstance(rules, GangRules):
@@ -160,8 +163,24 @@ class GangPlanner:
         self, gang: GangKey, rules: GangRules | NoRules, running: Sequence[Pod], places: Sequence[Place]
     ) -> tuple[Place, ...]:
         """The seats that share the required labels: claims may be allocated before there is a gang."""
-        keys = [tier.key for tier in rules.tiers if tier.required] if isinstance(rules, GangRules) else []
-        known = self._store.snapshot().topology.nodes if keys and places else {}
+        found = tuple(places)
+        if isinstance(rules, NoRules):
+            return found
+        for group in rules.walk():
+            keys = [tier.key for tier in group.tiers if tier.required]
+            names = {one.name for one in group.walk()}
+            mine = [one for one in found if rules.group_of(one.pod) in names]
+            kept = self._in_domain(gang, keys, [pod for pod in running if rules.group_of(pod) in names], mine)
+            found = tuple(one for one in found if one not in mine or one in kept)
+        return found
+
+    def _in_domain(
+        self, gang: GangKey, keys: Sequence[str], running: Sequence[Pod], places: Sequence[Place]
+    ) -> Sequence[Place]:
+        """The seats that share the values of some labels with those that are certain."""
+        if not keys or not places:
+            return places
+        known = self._store.snapshot().topology.nodes
 
         def domain(node: str) -> tuple[str | None, ...]:
             return tuple(known[node].labels.get(key) for key in keys) if node in known else ()
@@ -171,33 +190,43 @@ class GangPlanner:
         fixed = {domain(node) for node in nodes if node}
         fixed |= {domain(one.node) for one in places if one.pod.key in decided}
         fixed = fixed or {domain(one.node) for one in places}
-        return tuple(
+        return [
             one for one in places if one.pod.key in decided or (len(fixed) == 1 and domain(one.node) in fixed)
-        )
+        ]
 
-    def _has_begun(
+    def _ready(
         self,
         gang: GangKey,
         running: Sequence[Pod],
         places: Sequence[Place],
         keys: Sequence[ObjectKey],
         rules: GangRules | NoRules,
-    ) -> bool:
-        """Whether gates may be removed: the minimum has seats, or a gate was removed before.
+    ) -> tuple[Place, ...]:
+        """The seats whose gates may be removed: the minimum has seats, or a gate was removed before; in a
+        tree, that of their group.
 
         From then on the gates of all seats are removed: they cannot come back. `keys` are the claims of gated
         members; a mark on them says nothing about ungated ones.
         """
-        if isinstance(rules, GangRules) and len(running) + len(places) >= rules.least:
-            return True
-        return any(self._was_gated(gang, pod, keys) for pod in running)
+        begun = [pod for pod in running if places and self._was_gated(gang, pod, keys)]
+        if isinstance(rules, NoRules):
+            return tuple(places) if begun else ()
+        names = {rules.group_of(pod) for pod in begun}
+        names |= {*rules.met(Counter(map(rules.group_of, (*running, *(one.pod for one in places)))))}
+        return tuple(one for one in places if rules.group_of(one.pod) in names)
 
     def _was_gated(self, gang: GangKey, pod: Pod, keys: Sequence[ObjectKey]) -> bool:
         """Whether an ungated pod had a seat of the gang."""
-        if seat_mark(pod, gang) is not None:
+        if any(seat_mark(pod, one) is not None for one in self._groups.pod_groups(gang)):
             return True
         own = (self._store.claims.get(key) for key in claims_of(pod) if key not in keys)
-        return any(claim is not None and _is_seat(claim, gang) for claim in own)
+        return any(claim is not None and self._is_seat(claim, gang) for claim in own)
+
+    def _is_seat(self, claim: ResourceClaim, gang: GangKey) -> bool:
+        """Whether a claim holds devices that we allocated for a gang."""
+        if claim.allocation is None or not written_by_us(claim):
+            return False
+        return any(seat_mark(claim, one) is not None for one in self._groups.pod_groups(gang))
 
     def _rules(self, gang: GangKey, pods: Sequence[Pod]) -> GangRules | NoRules | None:
         return rules_of(gang, pods, self._groups, self._on_demand)
@@ -235,7 +264,7 @@ class GangPlanner:
         claims = (claim for claim in found if claim is not None and not claim.deleting)
         return Seats(
             gang,
-            tuple(c for c in claims if _is_seat(c, gang) and not c.status.reserved_for),
+            tuple(c for c in claims if self._is_seat(c, gang) and not c.status.reserved_for),
             tuple(pod for pod in gated if SEAT in pod.metadata.annotations),
         )
 
@@ -255,9 +284,9 @@ class GangPlanner:
         returned: Seats,
     ) -> Blocked | Solve:
         """The question for the members without a seat, or why it cannot be asked yet."""
-        exist = len(gated) + len(running)
-        if exist < rules.least:
-            return Blocked((), INCOMPLETE, f"{exist} of {rules.least} pods exist")
+        exist = Counter(map(rules.group_of, (*gated, *running)))
+        if not rules.is_met(exist):
+            return Blocked((), INCOMPLETE, _incomplete(rules, exist))
         seated = {one.pod.key for one in places}
         members, defects = [], []
         for pod in gated:
@@ -268,9 +297,18 @@ class GangPlanner:
                 members.append(self._member(pod))
             else:
                 defects.append(defect)
-        least = max(rules.least - len(running) - len(places), 1)
-        if len(members) < least:
-            return defects[0]
+        where = [(pod, node_of(pod, self._store)) for pod in running]
+        where += [(one.pod, one.node) for one in places]
+        tree = None
+        if rules.groups:
+            nodes: dict[str, list[str]] = {}
+            for pod, node in where:
+                nodes.setdefault(rules.group_of(pod), []).append(node)
+            tree = AskedGroup.of(rules, members, nodes)
+        least = max(tree.least_pods if tree is not None else rules.least - len(where), 1)
+        usable = Counter(map(rules.group_of, (*(one.pod for one in members), *(pod for pod, _ in where))))
+        if len(members) < least or not rules.is_met(usable):
+            return defects[0] if defects else Blocked((), INCOMPLETE, _incomplete(rules, usable))
         todo = {claim.key: claim for member in members for claim in member.claims}
         if (foreign := self._claims.allowed(tuple(todo.values()))) is not None:
             return foreign
@@ -283,6 +321,7 @@ class GangPlanner:
             there.nodes,
             there.devices,
             policies=self._claims.policies,
+            tree=tree,
         )
         return Solve(question, rules, returned)
 
@@ -301,12 +340,18 @@ def _tries_every_domain(gang: GangKey, rules: GangRules | NoRules) -> bool:
     Where their devices are not, it would take these away. It tries no other node for a pod that names its
     node.
     """
-    return gang.source is GangSource.POD_GROUP and isinstance(rules, GangRules) and bool(rules.tiers)
+    of_kubernetes = gang.source in (GangSource.POD_GROUP, GangSource.COMPOSITE)
+    return of_kubernetes and isinstance(rules, GangRules) and any(group.tiers for group in rules.walk())
 
 
-def _is_seat(claim: ResourceClaim, gang: GangKey) -> bool:
-    """Whether a claim holds devices that we allocated for a gang."""
-    return claim.allocation is not None and seat_mark(claim, gang) is not None and written_by_us(claim)
+def _incomplete(rules: GangRules, exist: Mapping[str, int]) -> str:
+    """Which pods are missing."""
+    if not rules.groups:
+        return f"{exist.get(rules.name, 0)} of {rules.least} pods exist"
+    enough = sum(group.is_met(exist) for group in rules.groups)
+    lacking = next((group for group in rules.groups if not group.is_met(exist)), None)
+    what = f"{rules.name}: {enough} of {rules.least} groups have enough pods"
+    return f"{what}; {lacking.name}: {_incomplete(lacking, exist)}" if lacking is not None else what
 
 
 class GangLine(Struct, frozen=True):
@@ -357,7 +402,7 @@ class GangOverview:
         bound, gated = sum(map(_is_bound, pods)), sum(pod.gated for pod in pods)
         return GangLine(
             gang,
-            rules.least if isinstance(rules, GangRules) else None,
+            rules.least_pods if isinstance(rules, GangRules) else None,
             gated,
             bound,
             len(pods) - gated - bound,

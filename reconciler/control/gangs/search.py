@@ -15,8 +15,9 @@ from reconciler.allocation.gangs.deciding import decide_gang
 from reconciler.allocation.gangs.kinds import GangGranted, GangQuestion, GangUnsatisfied, Member
 from reconciler.allocation.gangs.places import gang_still_fits
 from reconciler.api.objects.core import Pod
-from reconciler.api.objects.gangs import CoschedulingPodGroup, GangKey, PodGroup, gang_of
-from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.gangs import GangKey, gang_of
+from reconciler.api.objects.meta import ApiObject, ObjectKey
+from reconciler.api.objects.semantics import COMPOSITE_GROUPS
 from reconciler.control.background_search import Lane
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve
 from reconciler.control.inputs import Asked
@@ -27,7 +28,7 @@ from reconciler.control.steps import Blocked
 from reconciler.control.units import GangRoster, Kind, Roster, Unit, gang_unit
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.nodes.table import Nodes
-from reconciler.state.nominations import Nominee, own_of_all
+from reconciler.state.nominations import Nominee, of_gang, own_of_all
 from reconciler.state.pods.groups import PodGroups
 from reconciler.state.store import Store
 from reconciler.state.trial import Forked, Trial, load
@@ -156,7 +157,8 @@ class GangSearch:
 
 def _own(solve: Solve) -> frozenset[Nominee]:
     """For whom is decided: what is nominated for others is held."""
-    return own_of_all(member.pod for member in solve.question.members)
+    question = solve.question
+    return own_of_all(member.pod for member in question.members) | frozenset(map(of_gang, question.groups))
 
 
 def _is_same(now: GangQuestion, then: GangQuestion) -> bool:
@@ -168,7 +170,7 @@ def _is_same(now: GangQuestion, then: GangQuestion) -> bool:
 
 def _essence(question: GangQuestion) -> tuple[object, ...]:
     members = [member.pod.metadata.uid for member in question.members]
-    return members, question.least, question.tiers, question.nodes, question.devices
+    return members, question.least, question.tiers, question.nodes, question.devices, question.tree
 
 
 def _is_same_member(now: Member, then: Member) -> bool:
@@ -200,7 +202,7 @@ class OfflineGangs:
 
     def __init__(
         self,
-        groups: Iterable[PodGroup | CoschedulingPodGroup],
+        groups: Iterable[ApiObject],
         pods: Iterable[Pod],
         store: Store,
         roster: Roster,
@@ -212,15 +214,19 @@ class OfflineGangs:
         """`store` and `nodes` are those of the run; placing changes neither."""
         self._store, self._nodes = store, nodes
         self._steps = steps
-        known, members = _Groups(), GangRoster()
+        known = _Groups(trees=store.rules.has(COMPOSITE_GROUPS))
+        members = GangRoster(known.groups)
         load(known, groups)
         for pod in pods:
             members.note(pod.key, pod)
+        self.members = members.members
+        self._root = known.groups.root
         self._planner = GangPlanner(store, roster, members, known.groups, nodes.on_demand, planner)
 
     def gang(self, pod: Pod) -> GangKey | None:
         """The gang with which a pod is decided."""
-        return gang_of(pod) if self._planner.serves(Unit(Kind.POD, pod.key)) else None
+        named = gang_of(pod) if self._planner.serves(Unit(Kind.POD, pod.key)) else None
+        return self._root(named) if named is not None else None
 
     def place(self, gang: GangKey) -> tuple[GangGranted, GangReport] | Blocked | None:
         """Places for the gated members of a gang, or why there are none. None: nothing is needed."""
@@ -250,6 +256,6 @@ def _report(gang: GangKey, granted: GangGranted) -> GangReport:
 class _Groups:
     """Takes PodGroups as if each had come from a watch."""
 
-    def __init__(self) -> None:
-        self.groups = PodGroups()
+    def __init__(self, *, trees: bool) -> None:
+        self.groups = PodGroups(trees=trees)
         self.apply = self.groups.note

@@ -9,6 +9,7 @@ from reconciler.aio.worker_thread import ShouldContinue
 from reconciler.allocation.placement.order import queue_key
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod, claims_of
+from reconciler.api.objects.gangs import gang_of
 from reconciler.control.gangs.planner import GangPlanner, Solve
 from reconciler.control.intake import Intake
 from reconciler.control.planner import Planner
@@ -169,8 +170,11 @@ class Candidates:
         return tuple(self._planner.sharing(need.pod, (*need.claims, *need.held)))
 
     def nominee(self, unit: Unit) -> Nominee:
-        """For whom its room is held."""
-        return of_gang(unit.gang) if unit.kind is Kind.GANG else of_pod(unit.key)
+        """For whom its room is held; for the first group of a tree, since pods do not name their tree."""
+        if unit.kind is not Kind.GANG:
+            return of_pod(unit.key)
+        named = [gang for pod in self.pods(unit) if (gang := gang_of(pod)) is not None]
+        return of_gang(min(named, default=unit.gang))
 
     def _may_preempt(self, unit: Unit) -> bool:
         pods = self.pods(unit)

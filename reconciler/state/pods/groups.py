@@ -122,7 +122,7 @@ class PodGroups(Forkable):
             return frozenset()
         match change:
             case Changed(object=PodGroup() | CompositePodGroup() | CoschedulingPodGroup() as group):
-                return self._put(_key(group.key, source), group)
+                return self._put(_key(group.key, KINDS[type(group).__name__]), group)
             case Removed(key=key) | Refused(key=key):
                 return self._put(_key(key, source), None)
             case Replaced(objects=objects):

@@ -32,6 +32,7 @@ from reconciler.settings import Settings
 from tests.tools import deployed_rights
 from tests.tools.enforced_rights import PROMETHEUS, cluster, kubeconfig
 from tests.tools.faulty_transport import Faulty, Send
+from tests.tools.gangs import child_of, pod_group
 from tests.tools.koordinator_builders import gpu
 from tests.tools.koordinator_cluster import machine, wants
 from tests.tools.patience import PATIENCE
@@ -174,6 +175,7 @@ async def test_the_deployed_rights_are_enough_for_everything_and_for_nothing_els
     found.load(machine("a", gpu(0)), wants("equipped", {"nvidia.com/gpu": 1}))
     labelled = pod("labelled")
     labelled["metadata"]["labels"] = {COSCHEDULING_LABEL: "group"}
+    found.load(child_of("tree", pod_group("group")))
     found.load(pod("grouped", schedulingGroup={"podGroupName": "group"}), labelled)
     found.load(*[one for one in deployed_rights.documents("base") if one["kind"] == "ConfigMap"])
     async with running(found, tmp_path, rights, "/status", "/equipped", policy=["least-loss"]) as there:

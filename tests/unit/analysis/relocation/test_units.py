@@ -9,12 +9,12 @@ import pytest
 from reconciler.analysis.relocation.occupants import Occupants, Pods
 from reconciler.analysis.relocation.victim_sets import OFFSET, Cost, Pricing, Subsets
 from reconciler.analysis.world import world_of
-from reconciler.api.objects.gangs import GANG, SIZE
+from reconciler.api.objects.gangs import GANG, SIZE, GangKey, GangSource
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from tests.tools.builders import gpu_slice
-from tests.tools.gangs import pod_group
+from tests.tools.gangs import child_of, composite_group, pod_group
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, held, node, pod
 
 
@@ -99,6 +99,34 @@ def test_a_group_that_is_disrupted_as_a_whole_is_one_victim(least: int | None):
     assert found.together(keys("a")) == keys("a", "b", "c")
     (unit,) = found.units(keys("a", "b", "c"))
     assert unit.gang is not None
+
+
+def disrupted(group: Object, mode: str) -> Object:
+    return {**group, "spec": {**group["spec"], "disruptionMode": {mode: {}}}}
+
+
+@pytest.mark.parametrize(
+    ("least", "mode", "leaving", "with_them"),
+    [
+        (1, "single", "a0", "a0"),
+        (1, "single", "a0 a1", "a0 a1 a2"),  # the group would be too small
+        (2, "single", "a0 a1", "a0 a1 a2 b0"),  # and without it so would the tree
+        (2, "single", "b0", "a0 a1 a2 b0"),
+        (1, "all", "a0", "a0 a1 a2 b0"),
+    ],
+)
+def test_a_tree_loses_groups_down_to_its_minimum_or_all_of_it(
+    least: int, mode: str, leaving: str, with_them: str
+):
+    tree = disrupted(composite_group("tree", least), mode)
+    groups = [child_of("tree", pod_group("a", 2)), child_of("tree", pod_group("b", 1))]
+    names = ("a0", "a1", "a2", "b0")
+    pods = [running(name, schedulingGroup={"podGroupName": name[0]}) for name in names]
+    found = occupants(tree, *groups, *pods)
+    assert found.together(keys(*leaving.split())) == keys(*with_them.split())
+    assert found.wholes(found.pods.values()) == (mode == "all")
+    (unit, *others) = found.units(keys(*names))
+    assert (unit.gang, others) == (GangKey("default", GangSource.COMPOSITE, "tree"), [])
 
 
 def test_the_priority_of_a_group_counts_instead_of_that_of_its_pods():

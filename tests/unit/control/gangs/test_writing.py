@@ -65,5 +65,5 @@ async def test_the_node_of_a_pod_is_recorded_for_a_successor():
     found, pods = intake(), Pods(pod)
     pods.lost.append("nothing is lost")
     found.take(Changed("Pod", pod))
-    await GangWriter(found, NoWriter(), pods, lambda _: None).record(SeatMark(G, 2, "n1"), pod)
+    await GangWriter(found, NoWriter(), pods, lambda _: None).record(G, SeatMark(G, 2, "n1"), pod)
     assert pods.applied == [{"metadata": {"annotations": {SEAT: "annotation/g 2 n1"}}}]
