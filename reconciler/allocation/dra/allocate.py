@@ -5,13 +5,14 @@ from functools import partial
 
 import numpy as np
 
-from kernels.types import Mask
+from kernels.types import Codes, Mask
 from reconciler.allocation.dra.budget import STEPS, UNLIMITED, Budget, Fatal, SelectorsNotRun
 from reconciler.allocation.dra.charging import Charging
 from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
 from reconciler.allocation.dra.companions import Companions
 from reconciler.allocation.dra.constraints import nodes_with_a_value
 from reconciler.allocation.dra.node_attempt import NodeGrant, NodeRefusal, Only, attempt, random_share
+from reconciler.allocation.dra.node_states import compared_attributes, node_states
 from reconciler.allocation.dra.preferred import PreferredDevices, nodes_in_order, prefers
 from reconciler.allocation.dra.refusal_counts import unsatisfied
 from reconciler.allocation.dra.request_options import ParsedClaims
@@ -27,6 +28,9 @@ HARD_NODES = 10
 
 MOST_PREFERRED = 8
 """Preferred nodes on which the devices turn out not to fit, until first fit takes over."""
+
+MOST_APART = 4
+"""Nodes that are tried before it is asked which nodes are in equal states."""
 
 Attempt = Callable[..., NodeGrant | NodeRefusal]
 """`node_attempt.attempt` for the claims of a decision: the name of a node, and `better_than`"""
@@ -102,6 +106,8 @@ def allocate(
             if preferred is not None:
                 return preferred
         first_fit = _NodeLoop(snapshot, attempt_on, budget)
+        if companions is None and charging is None:
+            first_fit.states = partial(_states, parsed, only, snapshot, among)
         in_name_order = ((least, place, place) for least, place in shape.node_filter.in_order(among))
         granted = first_fit.run(in_name_order, HARD_NODES * steps)
         if granted is not None:
@@ -150,6 +156,8 @@ class _NodeLoop:
         self._order = snapshot.topology.order
         self._attempt_on = attempt_on
         self._budget = budget
+        self.states: Callable[[], Codes | None] | None = None
+        """Returns (N,) equal numbers for nodes in equal states, -1 for nodes that are not compared"""
         self.refused: list[tuple[str, NodeRefusal]] = []
         self.steps = 0
 
@@ -164,10 +172,23 @@ class _NodeLoop:
         steps is no answer at all, since a node that was not tried may have a better rank.
         """
         best: tuple[int, int, str, NodeGrant] | None = None
+        tried_at: dict[int, NodeGrant | NodeRefusal] = {}
+        by_state: dict[int, NodeGrant | NodeRefusal] = {}
+        states: Codes | None = None
         for tried, (least, number, place) in enumerate(nodes):
             if best is not None and (least, number) >= best[:2]:
                 continue
             name = self._order[place]
+            if self.states is not None and states is None and len(tried_at) == MOST_APART:
+                states = self.states()
+                if states is not None:
+                    by_state = {states.item(other): known for other, known in tried_at.items()}
+            state = -1 if states is None else states.item(place)
+            if state >= 0 and state in by_state:  # no better than the earlier node
+                known = by_state[state]
+                if isinstance(known, NodeRefusal):
+                    self.refused.append((name, known))
+                continue
             if most_in_vain is not None and (
                 (best is None and tried == most_in_vain) or self.steps >= most_steps
             ):
@@ -181,6 +202,7 @@ class _NodeLoop:
             better_than = best[0] + (number < best[1]) if best is not None else None
             outcome = self._attempt_on(name, better_than=better_than)
             self.steps += outcome.steps
+            tried_at[place] = by_state[state] = outcome
             if isinstance(outcome, NodeRefusal):
                 if outcome.reason is Reason.DERIVED_ATTRIBUTE:
                     raise Fatal(outcome.reason, f"node {name}: {outcome.message}")
@@ -190,6 +212,17 @@ class _NodeLoop:
                 if outcome.rank == least:  # no later node can rank better
                     break
         return None if best is None else Granted(node=best[2], plans=best[3].plans, steps=self.steps)
+
+
+def _states(parsed: ParsedClaims, only: Only | None, snapshot: Snapshot, among: Mask) -> Codes | None:
+    """(N,) see `node_states`."""
+    masks = []
+    for rows in (only or {}).values():
+        mask = np.zeros(snapshot.fleet.size, dtype=np.bool_)
+        mask[list(rows)] = True
+        masks.append(mask)
+    options = [option for slot in parsed.slots for option in slot.options]
+    return node_states(options, compared_attributes(parsed), snapshot, among, masks)
 
 
 def plausible(shape: ClaimShape, nodes: Iterable[str] | None, snapshot: Snapshot) -> tuple[int, Mask]:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kernels.types import Amounts, Codes
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.request_options import MAX_RESULTS, Slot
 from reconciler.allocation.dra.state import Choice, NodeProblem, State
@@ -32,22 +31,6 @@ def takes_first(slots: Sequence[Slot], by_slot: Sequence[Sequence[Candidates]], 
         for of_slot in by_slot
         for one in of_slot
     ) and all(c.plain for slot in slots for c in problem.constraints[slot.claim])
-
-
-StateKey = tuple[bytes, ...]
-
-
-def state_key(by_slot: Sequence[Sequence[Candidates]], problem: NodeProblem) -> StateKey:
-    """Equal for nodes that are alike for the claims: what is impossible on one is on the other.
-
-    The nodes have the same devices in the same order, up to their names and the values of attributes that
-    constraints compare, as long as the same devices share a value. Valid where `takes_first` is true.
-    """
-    columns = [c.codes for of_claim in problem.constraints for c in of_claim]
-    values = [np.unique(codes, return_inverse=True)[1].astype(np.int32) for codes in columns]
-    masks = [*(one.available for of_slot in by_slot for one in of_slot), *(codes >= 0 for codes in columns)]
-    numbers: list[Amounts | Codes] = [problem.left, problem.sets, problem.draws, *values]
-    return (*[part.tobytes() for part in numbers], *[mask.tobytes() for mask in masks])
 
 
 class Descent:

@@ -11,7 +11,6 @@ from reconciler.allocation.dra.budget import UNLIMITED, Budget, Fatal, GaveUp
 from reconciler.allocation.dra.candidates import Candidates, find_candidates
 from reconciler.allocation.dra.charging import Charging, NodeCharging
 from reconciler.allocation.dra.companions import Companions, Reach
-from reconciler.allocation.dra.descent import StateKey
 from reconciler.allocation.dra.request_options import MAX_RESULTS, ParsedClaims, read_claims
 from reconciler.allocation.dra.result import plans
 from reconciler.allocation.dra.search import Search
@@ -73,7 +72,6 @@ def attempt(
     charging: Charging | None = None,
     ordered: Ordered | None = None,
     choose_set: ChooseSet | None = None,
-    failed: set[StateKey] | None = None,
 ) -> NodeGrant | NodeRefusal:
     """Try to allocate all claims on one node, with a better rank than `better_than` if that is set.
 
@@ -81,8 +79,7 @@ def attempt(
     fit beside what the devices take of the node.
     `pruned=False` searches without bounds and does not skip equal devices: the same answers, slower.
     `ordered` sets the order in which candidates are tried; None for first fit. `choose_set` may replace
-    what is found by a set that is preferred. `failed` are states of nodes where this decision failed; nodes
-    in these states are not searched. Raises what `budget` raises.
+    what is found by a set that is preferred. Raises what `budget` raises.
     """
     search: Search | None = None
     try:
@@ -98,7 +95,7 @@ def attempt(
         charged = None if charging is None else NodeCharging(charging, parsed, view, snapshot)
         if charged is not None and pruned and charged.is_impossible(by_slot):
             return NodeRefusal(Reason.NODE_ROOM, charged.refusal, 0)
-        search = Search(problem, parsed.slots, by_slot, steps, pruned, budget, reach, charged, failed)
+        search = Search(problem, parsed.slots, by_slot, steps, pruned, budget, reach, charged)
         chosen = search.run()
         spent = search.steps
         if chosen is not None:

@@ -18,7 +18,7 @@ from reconciler.allocation.dra.budget import UNLIMITED, Budget, Fatal, GaveUp
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.charging import NodeCharging
 from reconciler.allocation.dra.companions import Reach
-from reconciler.allocation.dra.descent import Descent, StateKey, state_key, takes_first
+from reconciler.allocation.dra.descent import Descent, takes_first
 from reconciler.allocation.dra.plain_request import entangled
 from reconciler.allocation.dra.prover import Prover
 from reconciler.allocation.dra.request_options import MAX_RESULTS, Slot
@@ -117,8 +117,6 @@ class Search:
     """Decides which solutions count; None: all do"""
     charged: NodeCharging | None = None
     """Decides the same by what devices take of the node"""
-    failed: set[StateKey] | None = None
-    """States of nodes that have no devices for the claims; grows"""
     steps: int = 0
     _way: list[_Node] = field(default_factory=list, repr=False)
     """From the first request to where the search is"""
@@ -142,18 +140,12 @@ class Search:
         plain = self.pruned and self.reach is None and self.charged is None
         if len(self.slots) == 1 or not plain or not takes_first(self.slots, self.by_slot, self.problem):
             return self._solve(0, state)
-        if self.failed and state_key(self.by_slot, self.problem) in self.failed:
-            return None
         found = Descent(self.problem, state).run(self.slots, self.by_slot)
         if found is not None:
             for _ in found:
                 self._step()
             return found
-        if not self._proves_impossible(_Node(0, None, 0, 0, state)):
-            found = self._solve(0, state)
-        if found is None and self.failed is not None:
-            self.failed.add(state_key(self.by_slot, self.problem))
-        return found
+        return None if self._proves_impossible(_Node(0, None, 0, 0, state)) else self._solve(0, state)
 
     def _is_dead(self, depth: int) -> bool:
         """Whether the place so deep on the way has no solution, now that a choice there had none.

@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from perf.fleets.hard import FAMILIES, SMALL, Question, Scale, question, questions
 from reconciler.allocation.dra.bounds import Remaining
 from reconciler.allocation.dra.candidates import find_candidates
-from reconciler.allocation.dra.descent import StateKey
-from reconciler.allocation.dra.node_attempt import NodeGrant, attempt
+from reconciler.allocation.dra.node_attempt import NodeGrant
 from reconciler.allocation.dra.prover import MOST_WORK, Prover
 from reconciler.allocation.dra.state import begin, set_up
 from reconciler.api.objects.plan import Granted
@@ -45,11 +44,11 @@ def world_of(asked: Question) -> World:
 
 
 @st.composite
-def worlds(draw: st.DrawFn) -> World:
+def worlds(draw: st.DrawFn, scale: Scale = TINY) -> World:
     rnd = Random(draw(st.integers(0, 2**32)))
     family = draw(st.sampled_from(FAMILIES))
     event(family)
-    return world_of(question(rnd, family, TINY, draw(st.sampled_from((0.0, 0.5)))))
+    return world_of(question(rnd, family, scale, draw(st.sampled_from((0.0, 0.5)))))
 
 
 def first_proof(world: World) -> tuple[Prover, bool | None]:
@@ -185,13 +184,3 @@ def test_answers_are_those_of_a_solver(part: int):
     asked = [*questions(2026, 100, scale, 0.0), *questions(2027, 100, scale, 0.5)][part::4]
     found = "".join(str(int(isinstance(decide(world_of(one), steps=10_000), Granted))) for one in asked)
     assert found == RECORDED[part::4]
-
-
-def test_nodes_in_equal_states_are_searched_once():
-    scale = Scale(gpus=(2,), nodes=(5,), requests=(6, 9), shapes=SMALL)
-    world = world_of(next(questions(5, 1, scale, 0.0, ["distinct"])))
-    seen, failed = world.snapshot(), set[StateKey]()
-    parsed = world.parsed(seen)
-    outcomes = [attempt(parsed, name, seen, steps=10_000, failed=failed) for name in seen.topology.order]
-    assert not any(isinstance(outcome, NodeGrant) for outcome in outcomes)
-    assert len(failed) == 1
