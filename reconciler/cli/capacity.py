@@ -12,6 +12,7 @@ from reconciler.allocation.dra.budget import STEPS
 from reconciler.analysis.manifest_world import supply_of
 from reconciler.analysis.sizing.answer import Option, Sizing, as_json
 from reconciler.analysis.sizing.demand import Item, items_in, items_of, pending_units
+from reconciler.analysis.sizing.node_requests import node_claims, node_groups
 from reconciler.analysis.sizing.patterns import Shape, distinct_shapes, shape_of
 from reconciler.analysis.sizing.sizing import size
 from reconciler.analysis.world import world_of
@@ -43,7 +44,16 @@ from reconciler.cli.contexts import (
 from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
 from reconciler.cli.input import read_files, read_valid
 from reconciler.cli.options import contexts_option, fleet_options
-from reconciler.cli.output import Console, Table, counted, echo_value, print_line, print_table, remarks_on
+from reconciler.cli.output import (
+    Console,
+    Table,
+    as_documents,
+    counted,
+    echo_value,
+    print_line,
+    print_table,
+    remarks_on,
+)
 from reconciler.cli.progress import ProgressTracker, track_progress
 from reconciler.state.nominations import NOBODY, Nomination, Nominee, of_claim, own_of_all
 
@@ -162,6 +172,11 @@ def _check_costs(costs: Mapping[str, Fraction], shapes: Sequence[Shape]) -> None
         raise NoAnswer(f"--cost: there is no shape {name}{instead(name, names, 'shapes')}")
 
 
+NODE_CLAIMS, NODE_GROUPS = REQUESTS = ("nodeclaims", "nodegroups")
+_OUTPUT = (
+    "nodeclaims: the new nodes as NodeClaims of Karpenter. nodegroups: by how much each node group grows, as "
+    "cluster-autoscaler asks its external provider."
+)
 _PATH = click.Path(exists=True, readable=True, allow_dash=True)
 
 
@@ -198,7 +213,7 @@ _PATH = click.Path(exists=True, readable=True, allow_dash=True)
     metavar="NODE=COST",
     help="What one node of this shape costs, in any unit.  [default: 1]",
 )
-@fleet_options("table", "json", "yaml", steps=STEPS)
+@fleet_options("table", "json", "yaml", *REQUESTS, explained=_OUTPUT, steps=STEPS)
 def capacity(
     files: tuple[str, ...],
     connection: Connection,
@@ -226,6 +241,8 @@ def capacity(
     """
     if bool(demands) == pending:
         raise click.UsageError("Name a demand: either --demand FILE, or --pending.")
+    if contexts and output in REQUESTS:
+        raise click.UsageError(f"-o {output} is for one cluster: leave out --contexts.")
     check_contexts(connection, contexts, files, output)
     prices = costs_in(costs)
     with errors_as(NoAnswer), track_progress(quiet=output != "table") as progress:
@@ -240,9 +257,22 @@ def capacity(
         return
     if output == "table":
         print_sizing(answer.result, sys.stdout)
+    elif output in REQUESTS:
+        with errors_as(NoAnswer):
+            click.echo(_requests(answer, output), nl=False)
     else:
         echo_value(as_json(answer.result, answer.shapes), output)
     exit_unless(answer.result.answered)
+
+
+def _requests(answer: Answer, output: str) -> str:
+    """The nodes of the cheapest option as YAML, in the form of an autoscaler. Raises Rejected."""
+    best = answer.result.options[0] if answer.result.options else None
+    if best is None:
+        return ""
+    if output == NODE_CLAIMS:
+        return as_documents(list(node_claims(best, answer.shapes)))
+    return as_documents(node_groups(best, answer.shapes))
 
 
 def _show_contexts(question: Question, connection: Connection, contexts: Sequence[str], output: str) -> None:

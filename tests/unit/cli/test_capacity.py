@@ -157,3 +157,61 @@ def test_wrong_options_are_explained(say, arguments: list[str], message: str):
     result = say(claim("one"), *arguments)
     assert result.exit_code == 2
     assert message in " ".join(result.stderr.split())
+
+
+KARPENTER_NODE = {
+    "node.kubernetes.io/instance-type": "p5.48xlarge",
+    "topology.kubernetes.io/zone": "a",
+    "karpenter.k8s.aws/ec2nodeclass": "gpus",
+    "karpenter.k8s.aws/instance-gpu-count": "8",
+    "karpenter.sh/nodepool": "training",
+    "eks.amazonaws.com/nodegroup": "big",
+    "team": "research",
+}
+
+
+def labelled_fleet(**labels: str) -> str:
+    made = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n2", "labels": labels}}
+    made["spec"] = {"taints": [{"key": "gpu", "effect": "NoSchedule"}]}
+    return together(FLEET, yaml.safe_dump(made))
+
+
+TRIPLES = demand(f"{{name: triple, count: 4, spec: {requests(3)}}}")
+
+
+def test_new_nodes_as_node_claims_of_karpenter(say):
+    result = say(TRIPLES, "-o", "nodeclaims", "--shape", "n2", world=labelled_fleet(**KARPENTER_NODE))
+    assert result.exit_code == 0, result.output
+    first, *others = yaml.safe_load_all(result.stdout)
+    assert others == [first] * 2
+    kept = ("karpenter.sh/nodepool", "eks.amazonaws.com/nodegroup", "team")
+    labels = {key: KARPENTER_NODE[key] for key in kept}
+    assert first["metadata"] == {"generateName": "n2-", "labels": labels}
+    assert first["spec"] == {
+        "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "gpus"},
+        "requirements": [
+            {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["p5.48xlarge"]},
+            {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a"]},
+        ],
+        "taints": [{"key": "gpu", "effect": "NoSchedule"}],
+    }
+
+
+def test_new_nodes_as_growth_of_node_groups(say):
+    result = say(TRIPLES, "-o", "nodegroups", "--shape", "n2", world=labelled_fleet(**KARPENTER_NODE))
+    assert yaml.safe_load(result.stdout) == {"id": "big", "delta": 3}
+
+
+@pytest.mark.parametrize(
+    ("output", "labels", "missing"),
+    [
+        ("nodeclaims", {}, "karpenter.k8s.aws/ec2nodeclass"),
+        ("nodeclaims", {"karpenter.k8s.aws/ec2nodeclass": "a"}, "node.kubernetes.io/instance-type"),
+        ("nodegroups", {}, "eks.amazonaws.com/nodegroup"),
+    ],
+)
+def test_a_shape_that_an_autoscaler_cannot_make_is_named(say, output: str, labels, missing: str):
+    result = say(TRIPLES, "-o", output, "--shape", "n2", world=labelled_fleet(**labels))
+    assert result.exit_code == 2
+    assert "node n2 has none of the labels" in result.stderr
+    assert missing in result.stderr
