@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from time import perf_counter, thread_time
+from typing import Any, cast
 
 import structlog
 
@@ -36,7 +37,7 @@ from reconciler.control.intake import Intake
 from reconciler.control.loop import Reconciler
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner
-from reconciler.control.settler import Settler
+from reconciler.control.settler import HandOver, Settler
 from reconciler.control.units import Unit
 from reconciler.control.waiting import Pending
 from reconciler.operations.logs.setup import LOGGER, configure
@@ -200,6 +201,7 @@ async def _take_turns(
         BackgroundSearch(intake, planner, decider),
         writer,
         Settler(intake, writer, reporter.report),
+        HandOver(intake, cast("Any", None)),
         pending,
         clock=loop.time,
         now=lambda: datetime.now(UTC),

@@ -229,15 +229,13 @@ class Settings(BaseSettings):
     renewed after ten times as long, and no pod is moved."""
 
     evictions_per_minute: int = Field(default=6, ge=1)
-    """Most evictions in a minute, for pending pods and to move pods. A mistake in a PriorityClass should not
-    empty a cluster."""
+    """Most evictions in a minute: a mistake in a PriorityClass should not empty a cluster."""
 
     evictions_per_hour: int = Field(default=60, ge=1)
     """Most evictions in an hour, for both."""
 
     eviction_cooldown_seconds: float = Field(default=600.0, ge=0)
-    """How long a pod is left alone after it has started. What replaces an evicted pod is not evicted at once
-    again."""
+    """How long a pod is left alone after its start, so that what replaces an evicted pod stays."""
 
     eviction_dry_run: Annotated[bool, ADVANCED] = False
     """Record plans in log and journal, but evict nothing and hold no room."""
@@ -250,6 +248,12 @@ class Settings(BaseSettings):
     """Existing ConfigMap in which the leader writes which room is held for what. Commands such as `explain`
     read it, and the next leader takes the room over. With shards, each needs its own. None: held room is
     known to the leader only, and ends with it."""
+
+    hand_over_seconds: float = Field(default=60.0, gt=0)
+    """How long a node is held for a pod with extended resources until kube-scheduler makes its claim."""
+
+    hand_over_calm_seconds: float = Field(default=5.0, ge=0)
+    """How old our last allocation there must be before its gate goes: kube-scheduler has seen it then."""
 
     writers: int = Field(default=32, ge=1)
     """Maximum number of parallel writes. A server needs about two milliseconds for a write, mostly for its
@@ -431,18 +435,15 @@ def flag_of(name: str) -> str:
     return own.name or plain
 
 
-def _bounded(text: str) -> str:
-    if len(text) > MAX_LENGTH:
-        raise ValueError(f"is longer than {MAX_LENGTH} characters")
-    return text
-
-
 def _read(file: Path) -> dict[str, Any]:
     try:
         with file.open(encoding="utf-8") as text:
-            values = yaml.safe_load(_bounded(text.read(MAX_LENGTH + 1)))
+            content = text.read(MAX_LENGTH + 1)
+        values = yaml.safe_load(content) if len(content) <= MAX_LENGTH else None
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as exc:
         raise Rejected(f"settings file {file}: {exc}") from exc
+    if len(content) > MAX_LENGTH:
+        raise Rejected(f"settings file {file}: is longer than {MAX_LENGTH} characters")
     if not isinstance(values, dict | None):
         raise Rejected(f"settings file {file}: must be a mapping of names to values")
     return values or {}

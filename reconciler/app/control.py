@@ -39,8 +39,9 @@ from reconciler.control.kept_config_map import KeptConfigMap
 from reconciler.control.loop import Failures, Reconciler
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner
-from reconciler.control.settler import Settler
+from reconciler.control.settler import HandOver, Settler
 from reconciler.control.shadow import Shadow
+from reconciler.control.special_claims import HandOverTerms
 from reconciler.control.steps import Blocked, Decide
 from reconciler.control.units import Unit
 from reconciler.control.waiting import Pause, Pending, Switch
@@ -250,10 +251,11 @@ def build_control(
     connection = base.connection(guarded(base, reasons), watched=served)
     writer = Writer(connection.client, served, withdrawals=withdrawals, now=now)
     held_room = held_room_config_map(settings, connection.client)
-    fence = _fence(base, intake, writer, ours, held_room)
+    pod_writer = PodWriter(connection.client, served)
+    hand_over = HandOver(intake, pod_writer)
+    fence = _fence(base, intake, writer, ours, hand_over, held_room)
     planner = Planner(intake.store, intake.roster, intake.placement, ours, intake.reclaimed, placing.in_use)
     settler = Settler(intake, writer, reporter.report)
-    pod_writer = PodWriter(connection.client, served)
     host = Host(base, intake, pod_writer, ours, recorder, reporter.report)
     plugins = tuple([start(host) for start in starts])
     decider = Decider(ours, steps=settings.search_steps)
@@ -264,6 +266,7 @@ def build_control(
         BackgroundSearch(intake, planner, decider, placing.sample),
         writer,
         settler,
+        hand_over,
         pending,
         clock=base.clock,
         now=now,
@@ -324,15 +327,31 @@ def _intake(
         withdrawing=withdrawals,
         volumes=not base.settings.without_volumes,
         journal=None if recorder is None else recorder.note,
+        terms=HandOverTerms(
+            base.clock, now, base.settings.hand_over_seconds, base.settings.hand_over_calm_seconds
+        ),
     )
 
 
 def _fence(
-    base: Foundation, intake: Intake, writer: Writer, ours: Ownership, held_room: KeptConfigMap | None
+    base: Foundation,
+    intake: Intake,
+    writer: Writer,
+    ours: Ownership,
+    hand_over: HandOver,
+    held_room: KeptConfigMap | None,
 ) -> Fence:
     take_over = None if held_room is None else takeover_of(base, intake, held_room).take_over
     patience = base.settings.write_seconds
-    return Fence(intake, writer, ours, clock=base.clock, patience=patience, take_over=take_over)
+    return Fence(
+        intake,
+        writer,
+        ours,
+        clock=base.clock,
+        patience=patience,
+        hand_over=hand_over,
+        take_over=take_over,
+    )
 
 
 def _gang_planner(intake: Intake, planner: Planner, plugins: Sequence[Running]) -> GangPlanner:

@@ -16,6 +16,7 @@ from reconciler.api.objects.semantics import NEWEST_MINOR
 from reconciler.cli.convert import read_for_server
 from reconciler.cli.exits import Exit, exit_on_errors
 from reconciler.cli.options import files_option
+from reconciler.cli.special_claims import schedule
 from reconciler.embedded import ApiServer, run_controllers, serve
 from reconciler.embedded.accounts import Roles, read_tokens
 from reconciler.embedded.guard import Guard
@@ -119,7 +120,7 @@ async def _serve(
     api.load(raws)
     async with AsyncExitStack() as stack:
         if with_controllers:
-            await stack.enter_async_context(run_controllers(api))
+            await stack.enter_async_context(run_controllers(api, schedule))
         url = await stack.enter_async_context(serve(api, host=host, port=port))
         loaded = ", ".join(
             f"{count} {kind}" for kind, count in sorted(Counter(r["kind"] for r in raws).items())

@@ -136,11 +136,12 @@ async def _run(settings: Settings, raws: Sequence[dict[str, Any]]) -> None:
 
 async def _with_server(settings: Settings, raws: Sequence[dict[str, Any]], stack: AsyncExitStack) -> Settings:
     """Start the embedded server until the stack is closed, and return the settings with its address."""
+    from reconciler.cli.special_claims import schedule  # noqa: PLC0415
     from reconciler.embedded import ApiServer, run_controllers, serve  # noqa: PLC0415
 
     api = ApiServer()
     api.load(raws)
-    await stack.enter_async_context(run_controllers(api))
+    await stack.enter_async_context(run_controllers(api, schedule))
     server = await stack.enter_async_context(serve(api, port=settings.embedded_port))
     click.echo(f"embedded API server on {server}")
     click.echo(f"kubectl --server={server} get resourceclaims,pods -A")

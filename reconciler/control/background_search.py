@@ -242,7 +242,8 @@ class BackgroundSearch:
 
     def _has(self, question: Decide) -> bool:
         """Whether the claims are unchanged. Called by other threads: only dictionary lookups."""
-        return all(self._store.claims.get(claim.key) is claim for claim in question.claims)
+        known = self._store.claims
+        return all(claim.is_special or known.get(claim.key) is claim for claim in question.claims)
 
     def _is_true(self, found: _Found, now: Decide) -> bool:
         """Whether an answer from an earlier snapshot is valid for the present question and state."""
@@ -276,6 +277,7 @@ def _run_selectors(question: Decide, snapshot: Snapshot, wanted: Callable[[], bo
     return all(evaluate_all_selectors([one], snapshot, wanted, SHARE) for one in policies.demand.claims)
 
 
-def _objects(question: Decide) -> tuple[list[int], list[int]]:
+def _objects(question: Decide) -> tuple[list[str], list[int]]:
     """The identities of the objects in a question. Its nodes may differ."""
-    return [id(claim) for claim in question.claims], [id(claim) for claim in question.held]
+    claims = [claim.metadata.uid if claim.is_special else str(id(claim)) for claim in question.claims]
+    return claims, [id(claim) for claim in question.held]

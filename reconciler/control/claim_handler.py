@@ -20,10 +20,11 @@ from reconciler.control.inputs import Asked, Outcome
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import classes_of, is_made_for
 from reconciler.control.planner import Planner
-from reconciler.control.settler import Releasing, Settler
+from reconciler.control.settler import HandOver, Releasing, Settler
 from reconciler.control.steps import Blocked, Decide, Free, Nothing, Ungate
 from reconciler.control.units import Kind, Unit
 from reconciler.control.waiting import AWAITS_OTHERS, Pending, Wants
+from reconciler.state.nominations import HeldPlace
 
 FEWEST = 5
 """Units for which one pass takes less than decisions one by one"""
@@ -61,6 +62,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         search: BackgroundSearch,
         writer: Writer,
         settler: Settler,
+        hand_over: HandOver,
         pending: Pending,
         *,
         clock: Callable[[], float],
@@ -76,6 +78,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         self._decider = decider
         self._writer = writer
         self._settler = settler
+        self._hand_over = hand_over
         self._pending = pending
         self._releasing = Releasing(self._store, intake.roster, intake.placement)
         self._search = search
@@ -90,6 +93,8 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         self._search.close()
 
     async def resolve(self, unit: Unit) -> None:
+        if unit.kind is Kind.POD:
+            await self._hand_over.resolve(unit.key)
         for key in self._intake.units.claims(unit):
             claim = self._store.claims.get(key)
             if claim is not None:
@@ -103,17 +108,22 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
                 return Stuck(Waits(claims, _pod(unit), reason, message), claims)
             case Free() as found:
                 return Act(partial(self._free, unit, found))
-            case Ungate(pod=pod):
-                return self._release(unit, pod)
+            case Ungate(pod=pod, place=place):
+                return self._release(unit, pod, place)
             case Decide() as decide:
                 return Ask(ClaimQuestion(unit, decide))
 
-    def _release(self, unit: Unit, pod: Pod) -> Idle | Stuck | Act:
-        """Remove the gate of a pod whose claims are allocated, if kube-scheduler can bind it now."""
+    def _release(self, unit: Unit, pod: Pod, place: HeldPlace | None) -> Idle | Stuck | Act:
+        """Remove the gate of a pod whose claims are allocated, if kube-scheduler can bind it now. `place` is
+        where it is to make one more.
+        """
         if self._intake.early.supposes(pod.key):
             return Idle()  # kube-scheduler goes by the pod's own status, whose event requeues the unit
         held = [claim for key in claims_of(pod) if (claim := self._store.claims.get(key)) is not None]
         if self._intake.lag.awaits(unit, held, self._clock()):
+            return Idle()
+        if place is not None and (seconds := self._intake.special.wait(place)) > 0:
+            self._intake.put(unit, after=seconds)
             return Idle()
         match self._releasing.next(pod):
             case Free() as found:
@@ -121,7 +131,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
             case Blocked(claims=claims, reason=reason, message=message):
                 return Stuck(Waits(claims, pod.key, reason, message), (pod.key,), AWAITS_OTHERS)
         self._intake.release_pod(pod.key)
-        return Act(partial(self._ungate, pod))
+        return Act(partial(self._ungate, pod, place))
 
     def decide(
         self, question: ClaimQuestion, others: Iterable[Unit]
@@ -144,7 +154,9 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         """Devices for a unit and those after it that ask for the same; empty if each is decided by itself."""
         snapshot = self._store.snapshot()
         asked = first.decide
-        if asked.held or self._store.nominations or not self._decider.is_first_fit(asked, snapshot):
+        if asked.held or asked.special or self._store.nominations:
+            return []
+        if not self._decider.is_first_fit(asked, snapshot):
             return []
         questions = [first]
         for unit in others:
@@ -176,8 +188,12 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         return Outcome.of(granted.node, granted.plans, granted.policy)
 
     def assume(self, grant: ClaimGrant) -> None:
-        for plan in grant.granted.plans:
-            self._settler.assume(plan)
+        decide, plans = grant.question.decide, grant.granted.plans
+        for plan, claim in zip(plans, decide.claims, strict=True):
+            if not claim.is_special:
+                self._settler.assume(plan)
+            elif len(plans) == 1 and decide.pod is not None:  # else once the others are written
+                self._intake.special.nominate(decide.pod, plan, claim, self._store.snapshot())
 
     async def write(self, grant: ClaimGrant, decided: Decided) -> None:
         granted, question = grant.granted, grant.question
@@ -195,7 +211,8 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
                 )
             )
 
-        await self._settler.settle(list(zip(granted.plans, question.decide.claims, strict=True)), written)
+        plans = zip(granted.plans, question.decide.claims, strict=True)
+        await self._settler.settle([pair for pair in plans if not pair[1].is_special], written)
 
     def _age(self, claim: ResourceClaim) -> float | None:
         """Seconds since a claim was created. The clock of the server may be ahead."""
@@ -246,9 +263,12 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
             self._intake.observe(await self._writer.withdraw(found.claim))
         self._report(Freed(found.claim.key, found.why))
 
-    async def _ungate(self, pod: Pod) -> None:
+    async def _ungate(self, pod: Pod, place: HeldPlace | None) -> None:
         # Not left to the watch: events of the claim may come first, and be taken for those of a gated pod.
-        self._intake.observe_pod(await self._writer.ungate(pod))
+        if place is None:
+            self._intake.observe_pod(await self._writer.ungate(pod))
+        else:
+            await self._hand_over.release(pod, place)
         self._report(Ungated(pod.key, claims_of(pod)))
 
 

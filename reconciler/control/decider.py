@@ -19,6 +19,7 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, RequestCount, Unsatisfied
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import NOT_OURS
+from reconciler.control.special_claims import REMEDY, UNSAFE, selected_drivers
 from reconciler.control.steps import Decide
 from reconciler.state.devices.snapshot import NodeSubset, Snapshot
 from reconciler.state.nominations import HeldPlace
@@ -93,6 +94,8 @@ class Decider:
         answer = self._decide(question.claims, question, snapshot, budget)
         if isinstance(answer, Unsatisfied):
             return _refusal(answer)
+        if question.special:
+            return self._unsafe(question, snapshot) or answer
         trespass = self._trespass(question, answer)
         if trespass is None:
             return answer
@@ -103,6 +106,17 @@ class Decider:
         if isinstance(other, Unsatisfied) or self._trespass(question, other) is not None:
             return trespass
         return other
+
+    def _unsafe(self, question: Decide, snapshot: Snapshot) -> Refusal | None:
+        """Why kube-scheduler may take devices that are not ours for its claim; None if it cannot."""
+        if self._ours.alone:
+            return None
+        for name, drivers in selected_drivers(question.claims[-1], snapshot).items():
+            foreign = sorted(drivers - self._ours.drivers) if name not in self._ours.classes else []
+            if foreign:
+                why = f"class {name} also selects devices of driver {foreign[0]}, which is not ours; {REMEDY}"
+                return Refusal(UNSAFE, why, room=False)
+        return None
 
     def _at(self, place: HeldPlace, question: Decide, snapshot: Snapshot, budget: Budget) -> Granted | None:
         """The devices that are held for a pod; None if it cannot have them."""
@@ -173,7 +187,8 @@ class Decider:
 
 def _key_of(question: Decide) -> QuestionKey:
     return tuple(
-        (claim.spec.model_dump_json(), *preferences_of(claim)) for claim in question.claims
+        (claim.spec.model_dump_json(), *preferences_of(claim), str(claim.is_special))
+        for claim in question.claims
     ), question.nodes
 
 

@@ -16,6 +16,7 @@ from reconciler.control.audit import Audit, written_by_us
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.nominating import Nominating
 from reconciler.control.ownership import Ownership
+from reconciler.control.special_claims import HandOverTerms, SpecialClaims
 from reconciler.control.units import GangRoster, Kind, Roster, Unit, UnitLookup, gang_unit
 from reconciler.control.waiting import Waiting
 from reconciler.state.delta import Delta
@@ -128,6 +129,7 @@ class Dispatcher:
         ours: Ownership,
         report: Report,
         note: Callable[[Recorded], None],
+        terms: HandOverTerms | None,
     ) -> None:
         self._store = store
         self._nodes = nodes
@@ -143,6 +145,7 @@ class Dispatcher:
         """Set when devices or their holders changed. The auditor clears it"""
         self.audit = Audit(store, report)
         self.nominating = Nominating(store, nodes, self.gangs, report, self._wake_for_room, note)
+        self.special = SpecialClaims(store, self.roster, self.nominating, terms)
         self._with_volumes: dict[ObjectKey, None] = {}
         """Pods without a node that name claims of volumes"""
 
@@ -163,6 +166,7 @@ class Dispatcher:
             self.changed.set()
         if woken := self.waiting.woken_by(delta):
             self.queue.wake(woken)
+        self.special.note(delta)
         self.nominating.follow(delta)
 
     def reported(self, pod: ObjectKey, delta: Delta) -> None:

@@ -11,15 +11,20 @@ resourceVersion is changed, too: otherwise a pod could lose its devices after it
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import structlog
 
 from reconciler.api.objects.claims import ALLOCATED_AT, FINALIZER, ResourceClaim
+from reconciler.api.objects.core import is_live
 from reconciler.api.objects.gangs import SEAT
+from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.writer import Writer
 from reconciler.control.audit import written_by_us
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
+from reconciler.control.settler import HandOver
+from reconciler.control.special_claims import wanted_claim
 from reconciler.errors import Gone, Rejected, Retry
 from reconciler.ha.shard import Side
 
@@ -44,11 +49,13 @@ class Fence:
         *,
         clock: Callable[[], float],
         patience: float,
+        hand_over: HandOver | None = None,
         take_over: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """For a claim that cannot be written, waits `patience` seconds by `clock`. `take_over` is done before
-        the fence is up.
+        """For what cannot be written, waits `patience` seconds by `clock`. `hand_over` wrote pods, if any
+        are; `take_over` is done before the fence is up.
         """
+        self._hand_over = hand_over
         self._take_over = take_over
         self._ours = ours
         self.up = asyncio.Event()
@@ -75,7 +82,12 @@ class Fence:
         until, free = self._clock() + self._patience, asyncio.Semaphore(AT_ONCE)
         async with asyncio.TaskGroup() as group:
             for claim in marked:
-                group.create_task(self._fence_off(claim, until, free), name=f"fence off {claim.key}")
+                change = partial(self._change_version, claim)
+                group.create_task(self._fence_off(claim.key, change, until, free))
+            if self._hand_over is not None:
+                for key in self._gated():
+                    change = partial(self._hand_over.fence_off, key)
+                    group.create_task(self._fence_off(key, change, until, free))
         if self._take_over is not None:
             await self._take_over()
         self.up.set()
@@ -95,17 +107,25 @@ class Fence:
         users = (self._intake.store.pods.get(key) for key in self._intake.roster.users(claim.key))
         return any(pod is not None and pod.gated for pod in users)
 
-    async def _fence_off(self, claim: ResourceClaim, until: float, free: asyncio.Semaphore) -> None:
+    def _gated(self) -> list[ObjectKey]:
+        """Gated pods whose gate may be about to go, with nothing held (EXT-5)."""
+        store = self._intake.store
+        gated = [pod for pod in store.pods.values() if pod.gated and is_live(pod)]
+        return [pod.key for pod in gated if wanted_claim(pod, store) is not None]
+
+    async def _fence_off(
+        self, key: ObjectKey, change: Callable[[], Awaitable[None]], until: float, free: asyncio.Semaphore
+    ) -> None:
         pause = PAUSE
         while True:
             try:
                 async with free:
-                    return await self._change_version(claim)
+                    return await change()
             except Gone:
                 return None
             except Rejected as exc:
                 # It may be rejected for ever. After the timeout of a write, no late write can arrive.
-                log.warning("cannot fence claim", claim=str(claim.key), error=str(exc))
+                log.warning("cannot fence claim", claim=str(key), error=str(exc))
                 return await asyncio.sleep(max(until - self._clock(), 0.0))
             except Retry as exc:
                 await asyncio.sleep(max(pause, exc.after))

@@ -12,7 +12,7 @@ from reconciler.control.intake import Intake
 from reconciler.control.kept_config_map import KeptConfigMap
 from reconciler.control.nominating import Nominating
 from reconciler.errors import Malformed, Retry
-from reconciler.state.nominations import Nomination, Nominations, Record, read_record, text_of
+from reconciler.state.nominations import Nomination, Nominations, NomineeKind, Record, read_record, text_of
 
 HELD_ROOM = "heldRoom"
 """The key in its data: the nominations as JSON"""
@@ -136,7 +136,8 @@ class HeldRoomTakeover:
             for one, seconds in still_held(nominations, self._now())
         }
         for one in self._intake.store.nominations:
-            if one.nominee not in held:
+            # What is held for special claims follows from the pods.
+            if one.nominee not in held and one.nominee.kind is not NomineeKind.SPECIAL:
                 nominating.drop(one.nominee, "the leader in between did not hold it")
         taken = [one for one in held.values() if nominating.restore(one, "the previous leader held it")]
         if taken:

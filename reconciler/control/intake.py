@@ -33,6 +33,7 @@ from reconciler.control.dispatching import Dispatcher
 from reconciler.control.early_names import EarlyNames
 from reconciler.control.inputs import Assumed, Forgotten, PodAssumed, PodForgotten, PodReleased
 from reconciler.control.ownership import Ownership
+from reconciler.control.special_claims import HandOverTerms
 from reconciler.control.units import Unit
 from reconciler.control.waiting import Pause, WatchLag
 from reconciler.ha.shard import within_shard
@@ -97,10 +98,11 @@ class Intake:
         withdrawing: Container[str] = frozenset(),
         volumes: bool = True,
         journal: Journal | None = None,
+        terms: HandOverTerms | None = None,
     ) -> None:
         """`kinds` must be listed before anything is decided; `reasons` say why writes are paused;
         `withdrawing` has the uids of claims whose allocation this process is withdrawing; `volumes` says
-        whether volumes are considered.
+        whether volumes are considered; `terms` are those of `SpecialClaims`.
         """
         self._journal = journal
         self._followers: list[Callable[[Change], None]] = []
@@ -112,7 +114,7 @@ class Intake:
         """Kinds that are listed on demand; set when a pod needs them"""
         self.nodes = Nodes(on_wanted=lambda kind: self.wanted[kind].set(), volumes=volumes)
         self._dispatcher = dispatcher = Dispatcher(
-            *(store, self.nodes, self.groups, queue, ours, report, self.note)
+            *(store, self.nodes, self.groups, queue, ours, report, self.note, terms)
         )
         self.queue = queue
         self.roster = dispatcher.roster
@@ -122,6 +124,7 @@ class Intake:
         self.waiting = dispatcher.waiting
         self.audit = dispatcher.audit
         self.nominating = dispatcher.nominating
+        self.special = dispatcher.special
         self.changed = dispatcher.changed
         """Set when devices or their holders changed. The auditor clears it"""
         self.put = dispatcher.put

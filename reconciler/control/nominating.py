@@ -11,8 +11,10 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from reconciler.api.objects.changes import Recorded
-from reconciler.api.objects.core import claims_of
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.control.decisions.allocating import AllocatedByScheduler
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.decisions.every import Nominated, NominationDropped, NominationExpired, NominationUsed
 from reconciler.control.inputs import RoomEnded, RoomHeld
@@ -84,6 +86,14 @@ class Nominating:
                 continue
             self._end(one.nominee)
             self._report(NominationDropped(one.nominee, GONE) if gone else NominationUsed(one.nominee))
+            if not gone and one.nominee.kind is NomineeKind.SPECIAL:
+                self._report_special_claim(one)
+
+    def _report_special_claim(self, nomination: Nomination) -> None:
+        pod = self._store.pods[nomination.nominee.key]
+        if (claim := self._special_claim(pod)) is not None and claim.allocation is not None:
+            devices = tuple(result.id for result in claim.allocation.devices.results)
+            self._report(AllocatedByScheduler(claim.key, pod.key, devices, nomination.devices))
 
     def expire(self, now: float) -> None:
         """Drop what nobody used until its deadline. `now` is by the clock of the loop."""
@@ -126,6 +136,8 @@ class Nominating:
                 return None if claim.allocation is None else False
             case NomineeKind.POD:
                 return self._pod_gone(nominee.key, nomination)
+            case NomineeKind.SPECIAL:
+                return self._special_claim_gone(nominee.key, nomination)
             case NomineeKind.GANG:
                 return self._gang_gone(nominee)
             case NomineeKind.REPLACEMENT:
@@ -154,6 +166,19 @@ class Nominating:
         claims = [self._store.claims.get(name) for name in claims_of(pod)]
         placed = bool(claims) and all(one is not None and one.allocation is not None for one in claims)
         return False if pod.spec.node_name or placed else None
+
+    def _special_claim_gone(self, key: ObjectKey, nomination: Nomination) -> bool | None:
+        pod = self._store.pods.get(key)
+        if pod is None or pod.finished or _is_another(nomination, pod.metadata.uid):
+            return True
+        return None if self._special_claim(pod) is None else False
+
+    def _special_claim(self, pod: Pod) -> ResourceClaim | None:
+        """The claim that kube-scheduler made for a pod, once it is allocated. Until then a node that the pod
+        names says nothing.
+        """
+        claim = self._store.claims.get(ObjectKey(pod.key.namespace, pod.special_claim))
+        return claim if claim is not None and claim.allocation is not None else None
 
     def _gang_gone(self, nominee: Nominee) -> bool | None:
         gang = next((one for one in self._gangs.named if of_gang(one) == nominee), None)

@@ -11,6 +11,7 @@ from reconciler.allocation.alignment.preferences import preferences_of
 from reconciler.allocation.placement.placing import Placement, refusal_reason
 from reconciler.allocation.placement.together import Together
 from reconciler.allocation.policies.selection import PLAIN, Policies
+from reconciler.api.migrate.special_claims import with_special_claim
 from reconciler.api.objects.claims import FINALIZER, ResourceClaim
 from reconciler.api.objects.core import Pod, claims_of, is_live
 from reconciler.api.objects.gangs import gang_of
@@ -19,13 +20,13 @@ from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import GROUP_CLAIMS
 from reconciler.control.audit import lost_device, written_by_us
 from reconciler.control.ownership import Ownership, is_made_for_another
-from reconciler.control.special_claims import unserved
+from reconciler.control.special_claims import REMEDY, UNSAFE, unserved, wanted_claim
 from reconciler.control.steps import Blocked, Decide, Free, Nothing, Step, Ungate
 from reconciler.control.units import Kind, Roster, Unit
 from reconciler.errors import Rejected
 from reconciler.ha.shard import OURS, Membership, Side
 from reconciler.state.devices.snapshot import NodeSubset, Snapshot
-from reconciler.state.nominations import NOBODY, of_claim, own_of_all
+from reconciler.state.nominations import NOBODY, of_claim, of_special, own_of_all
 from reconciler.state.store import Store
 
 NOT_OURS = "NotOurs"
@@ -172,7 +173,28 @@ class Planner:
 
     def _pod(self, pod: Pod) -> Step:
         found = self._needs(pod)
+        if pod.gated and isinstance(found, _Needs | Ungate):
+            special = wanted_claim(pod, self._store)
+            if special is not None:
+                return self._with_special_claim(pod, special, found)
         return self._placed(pod, found.todo, found.held) if isinstance(found, _Needs) else found
+
+    def _with_special_claim(self, pod: Pod, special: ResourceClaim, found: "_Needs | Ungate") -> Step:
+        """The same for a pod for whose extended resources kube-scheduler makes a claim."""
+        where = self.side(special)
+        if where.side is Side.ELSEWHERE:
+            return _NOTHING
+        problem = self.allowed((special,))
+        if where.side is Side.SEVERAL or problem is not None:
+            why = where.why if problem is None else problem.message
+            return Blocked(claims_of(pod), UNSAFE, f"{why}; {REMEDY}")
+        todo, held = (found.todo, found.held) if isinstance(found, _Needs) else ((), self._held_by(pod))
+        step = self._placed(with_special_claim(pod, special.key.name), (*todo, special), tuple(held))
+        known = self._store.nominations.get(of_special(pod.key))
+        if todo or not isinstance(step, Decide) or known is None or known.uid != pod.metadata.uid:
+            return step
+        (place,) = known.places
+        return Ungate(pod, place) if step.nodes is None or place.node in step.nodes else step
 
     def _needs(self, pod: Pod) -> "Step | _Needs":
         """What a pod needs, before it is known which nodes it may use."""

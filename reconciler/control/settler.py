@@ -5,7 +5,7 @@ Pods and nodes may have changed since the decision, and kube-scheduler may see p
 FIT-12.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from reconciler.allocation.placement.other_pods import Release
 from reconciler.allocation.placement.placing import Placement
@@ -13,14 +13,17 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan
+from reconciler.cluster.pod_writer import PodWriter
 from reconciler.cluster.writer import Writer
 from reconciler.control.audit import written_by_us
 from reconciler.control.decisions.allocating import Freed
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.intake import Intake
+from reconciler.control.special_claims import HANDED_OVER
 from reconciler.control.steps import Blocked, Free, Ungate
 from reconciler.control.units import Roster
 from reconciler.errors import Conflict, Gone, Rejected, Retry, Undecided, Unlisted
+from reconciler.state.nominations import HeldPlace, of_special
 from reconciler.state.on_demand import NOT_LISTED
 from reconciler.state.store import Store
 
@@ -116,6 +119,63 @@ class Settler:
             except (Conflict, Gone):
                 continue  # reserved or changed in between: not ours to withdraw
             self._report(Freed(claim.key, "another claim of its pod cannot be written"))
+
+
+async def patch_pod(pod: Pod, patch: Awaitable[Pod], intake: Intake, pods: PodWriter) -> None:
+    """Take in what a patch of a pod made of it, or how the pod is if it did not apply.
+
+    Raises Conflict also if a patch does not apply because the pod has changed, and Gone if there is none.
+    """
+    try:
+        intake.observe_pod(await patch)
+    except (Conflict, Rejected) as exc:
+        found = await pods.read(pod.key)
+        if found is None:
+            raise Gone(f"pod {pod.key} does not exist") from exc
+        intake.observe_pod(found)
+        if isinstance(exc, Rejected) and _version(found) != _version(pod):
+            raise Conflict(str(exc)) from exc
+        raise
+
+
+def _version(pod: Pod) -> tuple[str, str]:
+    return pod.metadata.uid, pod.metadata.resource_version
+
+
+class HandOver:
+    """Removes the gates of pods for which kube-scheduler is to make a claim (EXT-5)."""
+
+    def __init__(self, intake: Intake, pods: PodWriter) -> None:
+        self._intake = intake
+        self._pods = pods
+        self._unanswered: set[ObjectKey] = set()
+
+    async def release(self, pod: Pod, place: HeldPlace) -> None:
+        """Pin a pod and remove its gate. Raises as `patch_pod`."""
+        steps = self._intake.special.release(pod, place)
+        try:
+            await patch_pod(pod, self._pods.patch(pod, steps), self._intake, self._pods)
+        except Undecided:
+            self._unanswered.add(pod.key)
+            raise
+
+    async def resolve(self, key: ObjectKey) -> None:
+        """Find out whether a patch without an answer was applied, and let it not arrive later."""
+        if key in self._unanswered:
+            await self.fence_off(key)
+            self._unanswered.discard(key)
+
+    async def fence_off(self, key: ObjectKey) -> None:
+        """Give a gated pod another version, so that a patch which still arrives gets a conflict, and hold
+        nothing for it.
+        """
+        found = await self._pods.read(key)
+        if found is not None and found.gated:
+            value = None if HANDED_OVER in found.metadata.annotations else ""
+            found = await self._pods.merge(found, {"metadata": {"annotations": {HANDED_OVER: value}}})
+            self._intake.nominating.drop(of_special(key), "it is decided again")
+        if found is not None:
+            self._intake.observe_pod(found)
 
 
 NOT_BOUND, UNUSABLE = "PodsNotBound", "NodeUnsuitable"

@@ -1,19 +1,44 @@
 """Gated pods that ask for extended resources of classes, for which kube-scheduler makes a special claim.
 
-Source: EXT-1 to EXT-4.
+The claim cannot be written ahead. So node and devices are chosen, and nothing else of their drivers is given
+on that node until kube-scheduler has made the claim there, or until a deadline. The pod is pinned to the node
+as its gate is removed, and says until when the node is held: so every process holds it, whenever it starts.
+Source: EXT-1 to EXT-6.
 """
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from math import inf
+from typing import NamedTuple
 
 from msgspec import Struct
 
-from reconciler.api.migrate.special_claims import served_by_classes
-from reconciler.api.objects.core import Pod
-from reconciler.api.objects.gangs import gang_of
+from reconciler.allocation.dra.request_options import read_claims
+from reconciler.allocation.dra.selector_masks import evaluate_selectors
+from reconciler.api.migrate.special_claims import served_by_classes, typed_special_claim
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.core import Pod, is_live
+from reconciler.api.objects.gangs import gang_of, release_on
+from reconciler.api.objects.meta import ObjectKey, PoolID
+from reconciler.api.objects.pinning import Operation, pinned
+from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.semantics import EXTENDED_RESOURCES
+from reconciler.control.audit import written_by_us
+from reconciler.control.nominating import Nominating
+from reconciler.control.units import Roster
+from reconciler.state.delta import Delta
+from reconciler.state.devices.snapshot import Snapshot
+from reconciler.state.nodes.room import demand
+from reconciler.state.nominations import HeldPlace, Nomination, devices_of, of_special
 from reconciler.state.store import Store
 
 OFF, UNSAFE = "ExtendedResourcesOff", "ExtendedResourcesUnsafe"
 """The reasons if kube-scheduler makes no claim, and if it may take devices that others give away."""
 REMEDY = "rewrite the pod with dra-reconciler migrate"
+
+HANDED_OVER = "dra-reconciler.io/handed-over"
+"""Annotation of a pod whose gate is removed before it has devices: until when, and for which drivers, nothing
+else is given on its node. Empty or absent while it is gated"""
 
 
 class Unserved(Struct, frozen=True):
@@ -36,3 +61,130 @@ def unserved(pod: Pod, store: Store) -> Unserved | None:
         why = f"kube-scheduler chooses the devices for {names}, so they cannot be decided with a gang"
         return Unserved(UNSAFE, f"{why}; {REMEDY}")
     return None
+
+
+def wanted_claim(pod: Pod, store: Store) -> ResourceClaim | None:
+    """The special claim that a gated pod needs and does not have. Of `unserved` there must be nothing."""
+    served = served_by_classes(pod, store.supply.classes) if not pod.special_claim else {}
+    return typed_special_claim(pod, served) if served else None
+
+
+def selected_drivers(claim: ResourceClaim, snapshot: Snapshot) -> dict[str, set[str]]:
+    """Class -> the drivers whose devices a claim may get by it, on any node. Its selectors have run."""
+    fleet, found = snapshot.fleet, dict[str, set[str]]()
+    for slot in read_claims((claim,), snapshot.classes, snapshot.rules).slots:
+        for option in slot.options:
+            masks = evaluate_selectors(option, fleet)
+            pools = set(fleet.pool_of[masks.true | masks.error].tolist())
+            drivers = found.setdefault(option.source.device_class_name, set())
+            drivers |= {fleet.pools[at].id.driver for at in pools}
+    return found
+
+
+class HandOverTerms(NamedTuple):
+    """How pods are handed to kube-scheduler."""
+
+    clock: Callable[[], float]
+    """That of the loop"""
+    now: Callable[[], datetime]
+    """The time of day"""
+    seconds: float
+    """How long a node is held for the claim"""
+    calm: float
+    """How old our last allocation there must be, so that kube-scheduler has seen it"""
+
+
+class SpecialClaims:
+    """Holds nodes for special claims, and knows when a gate may be removed. Nothing here awaits."""
+
+    def __init__(
+        self, store: Store, roster: Roster, nominating: Nominating, terms: HandOverTerms | None
+    ) -> None:
+        """Without `terms` nothing is held: whoever replays decisions is told."""
+        self._store = store
+        self._roster = roster
+        self._nominating = nominating
+        self._terms = terms
+        self._written: dict[PoolID, float] = {}
+        """When an allocation of ours was last seen to be new"""
+
+    def nominate(self, pod: Pod, plan: Plan, claim: ResourceClaim, snapshot: Snapshot) -> None:
+        """Hold the node of a decision for a gated pod."""
+        assert self._terms is not None
+        drivers = sorted(set().union(*selected_drivers(claim, snapshot).values()))
+        room = tuple(sorted(demand(pod).items()))
+        place = HeldPlace(plan.node, devices_of([plan]), room, tuple(drivers))
+        seconds = self._terms.calm + self._terms.seconds
+        self._hold(pod, place, seconds, "kube-scheduler is to make its claim there")
+
+    def note(self, delta: Delta) -> None:
+        """Take note of new allocations of ours, and of pods that were handed over."""
+        if self._terms is None:
+            return
+        for key in delta.allocated:
+            claim = self._store.claims.get(key)
+            if claim is not None and claim.allocation is not None and written_by_us(claim):
+                for result in claim.allocation.devices.results:
+                    self._written[result.id.pool_id] = self._terms.clock()
+        using = (pod for claim in delta.claims for pod in self._roster.users(claim))
+        for key in {*delta.pods, *using}:
+            pod = self._store.pods.get(key)
+            if pod is not None and HANDED_OVER in pod.metadata.annotations and not pod.gated:
+                self._hold_again(pod)
+
+    def wait(self, place: HeldPlace) -> float:
+        """Seconds until the gate of a pod may be removed that gets devices of a place."""
+        assert self._terms is not None
+        view = self._store.snapshot().topology.view(place.node)
+        pools = {pool.pool for pool in view.pools if pool.pool.driver in place.drivers}
+        for plan in self._store.assumptions:
+            devices = plan.plain or (result.id for result in plan.allocation.devices.results)
+            if any(device.pool_id in pools for device in devices):
+                return self._terms.calm
+        last = max((self._written.get(pool, -inf) for pool in pools), default=-inf)
+        return max(last + self._terms.calm - self._terms.clock(), 0.0)
+
+    def release(self, pod: Pod, place: HeldPlace) -> list[Operation]:
+        """The steps of a JSON patch that pins a pod, removes its gate, and says what is held from now on."""
+        assert self._terms is not None
+        until = (self._terms.now() + timedelta(seconds=self._terms.seconds)).astimezone(UTC)
+        told = f"{until:%Y-%m-%dT%H:%M:%SZ} {','.join(place.drivers)}"
+        path = f"/metadata/annotations/{HANDED_OVER.replace('/', '~1')}"
+        none: list[Operation] = [{"op": "add", "path": "/metadata/annotations", "value": {}}]
+        note: Operation = {"op": "add", "path": path, "value": told}
+        return [*([] if pod.metadata.annotations else none), note, *release_on(pod, place.node)]
+
+    def _hold_again(self, pod: Pod) -> None:
+        """Hold the node of a pod that was handed over, until its claim is seen."""
+        assert self._terms is not None
+        claim = self._store.claims.get(ObjectKey(pod.key.namespace, pod.special_claim))
+        stamp, _, drivers = pod.metadata.annotations[HANDED_OVER].partition(" ")
+        node = pinned(pod)
+        made = claim is not None and claim.allocation is not None
+        if made or not (is_live(pod) and node and drivers):
+            return
+        try:
+            seconds = (datetime.fromisoformat(stamp) - self._terms.now()).total_seconds()
+        except (ValueError, TypeError):
+            return  # somebody else wrote it
+        left = min(seconds, self._terms.seconds)
+        known = self._store.nominations.get(of_special(pod.key))
+        devices = known.devices if known is not None and known.uid == pod.metadata.uid else ()
+        place = HeldPlace(node, devices, (), tuple(drivers.split(",")))
+        if left > 0 and (known is None or known.places != (place,)):
+            self._hold(pod, place, left, "kube-scheduler makes its claim now")
+
+    def _hold(self, pod: Pod, place: HeldPlace, seconds: float, why: str) -> None:
+        assert self._terms is not None
+        deadline = (self._terms.now() + timedelta(seconds=seconds)).astimezone(UTC)
+        self._nominating.hold(
+            Nomination(
+                of_special(pod.key),
+                (place,),
+                pod.spec.priority or 0,
+                self._terms.clock() + seconds,
+                f"{deadline:%Y-%m-%dT%H:%M:%SZ}",
+                pod.metadata.uid,
+            ),
+            why,
+        )

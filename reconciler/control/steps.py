@@ -56,6 +56,11 @@ class Decide:
     charging: Charging | None = field(default=None, compare=False)
     """The room of nodes for the pod, if devices take of it"""
 
+    @property
+    def special(self) -> bool:
+        """Whether the last claim is one that only kube-scheduler can make."""
+        return self.claims[-1].is_special
+
 
 class Free(Struct, frozen=True):
     """A claim holds devices, or our finalizer, that nothing needs."""
@@ -70,6 +75,8 @@ class Ungate(Struct, frozen=True):
     """All claims of the pod are allocated."""
 
     pod: Pod
+    place: HeldPlace | None = None
+    """Where kube-scheduler is to make the claim for its extended resources, if it needs one"""
 
 
 Step = Nothing | Blocked | Decide | Free | Ungate

@@ -4,7 +4,7 @@ deallocate claims like the resourceclaim controller (RCC-2 to RCC-8).
 
 from collections.abc import Callable, Iterable
 
-from reconciler.api.objects.claims import POD_CLAIM
+from reconciler.api.objects.claims import POD_CLAIM, SPECIAL_CLAIM
 from reconciler.api.validation.bodies import Refusal
 from reconciler.api.validation.kinds import Object, ServedKind
 from reconciler.api.validation.served_kinds import CLAIM, POD, POD_GROUP, TEMPLATE
@@ -12,6 +12,8 @@ from reconciler.embedded.api import ApiServer
 from reconciler.embedded.store import Change
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
+SPECIAL = "<extended resources>"
+"""In place of a name that the pod has for the claim of its extended resources"""
 _FINISHED = ("Succeeded", "Failed")
 
 
@@ -36,10 +38,12 @@ def claim_names(pod: Object) -> dict[str, str | None]:
         entry["name"]: entry.get("resourceClaimName")
         for entry in status(pod).get("resourceClaimStatuses", ())
     }
-    return {
+    named = {
         claim["name"]: claim.get("resourceClaimName") or generated.get(claim["name"], "")
         for claim in pod["spec"].get("resourceClaims", ())
     }
+    special = status(pod).get("extendedResourceClaimStatus") or {}
+    return {**named, SPECIAL: special["resourceClaimName"]} if special else named
 
 
 def claim_keys(pod: Object) -> list[str]:
@@ -56,7 +60,7 @@ def reserved_for(claim: Object) -> list[Object]:
 def owner_of(claim: Object, kind: str) -> Object | None:
     """The owner reference of a generated claim to its Pod or PodGroup."""
     metadata = claim["metadata"]
-    if POD_CLAIM not in metadata.get("annotations", {}):
+    if not {POD_CLAIM, SPECIAL_CLAIM} & metadata.get("annotations", {}).keys():
         return None
     owners: list[Object] = metadata.get("ownerReferences", [])
     return next((owner for owner in owners if owner.get("controller") and owner["kind"] == kind), None)

@@ -12,7 +12,7 @@ from reconciler.api.validation.kinds import ServedKind
 from reconciler.embedded.api import ApiServer
 from reconciler.embedded.claim_controllers import ClaimController, PodGroupController, TemplateController
 from reconciler.embedded.garbage import collectors
-from reconciler.embedded.pod_controllers import NodeController, PodController
+from reconciler.embedded.pod_controllers import NodeController, PodController, Schedule
 from reconciler.embedded.store import Change, Compacted
 
 _BATCH = 256
@@ -78,9 +78,9 @@ def _reconcile_all(api: ApiServer, controller: Controller, position: int) -> int
 
 
 @asynccontextmanager
-async def run_controllers(api: ApiServer) -> AsyncIterator[None]:
-    """Run the controllers during the block."""
-    pods = PodController(api)
+async def run_controllers(api: ApiServer, schedule: Schedule | None = None) -> AsyncIterator[None]:
+    """Run the controllers during the block; `schedule` decides the claims for extended resources."""
+    pods = PodController(api, schedule)
     try:
         controllers: list[Controller] = [
             PodGroupController(api),

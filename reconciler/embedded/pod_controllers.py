@@ -1,21 +1,26 @@
 """Controllers that run pods and report nodes as ready: in place of scheduler and kubelets.
 
 A pod that is ungated gets its claims reserved, is bound to a node of their allocations (NM-2), starts
-and ends.
+and ends. For extended resources that classes serve, a claim is made and allocated first (EXT-4).
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
+from typing import cast
 
+from reconciler.api.migrate.special_claims import request_mappings, served_by_classes
+from reconciler.api.objects.core import Pod
 from reconciler.api.objects.selectors import NodeSelector
 from reconciler.api.validation.claims import MAX_RESERVED
 from reconciler.api.validation.fields import parse_timestamp, timestamp
-from reconciler.api.validation.kinds import Object
-from reconciler.api.validation.served_kinds import CLAIM, NODE, POD
+from reconciler.api.validation.kinds import Object, ServedKind
+from reconciler.api.validation.served_kinds import CLAIM, DEVICE_CLASS, NODE, POD, SLICE, TAINT_RULE
+from reconciler.api.versions.reading import typed
 from reconciler.embedded.api import ApiServer
 from reconciler.embedded.claim_controllers import (
     GROUP,
+    SPECIAL,
     claim_names,
     group_name,
     group_of,
@@ -47,14 +52,24 @@ RUN_SECONDS = "dra-reconciler.io/run-seconds"
 """Annotation: how long the pod runs before it succeeds. Without it a pod runs until it is deleted."""
 
 
+Schedule = Callable[[Sequence[Object], Object], tuple[str, Object] | None]
+"""The node of a pod, and the claim for its extended resources with an allocation there; None if it fits
+nowhere. Of the devices, nodes, allocated claims and bound pods, and the pod"""
+_MET = (SLICE, DEVICE_CLASS, TAINT_RULE, NODE)
+
+
 class PodController:
     """Replaces scheduler and kubelet for pods with claims that another process allocates."""
 
     subject = POD
-    sources = (POD, CLAIM, NODE)
+    sources = (POD, CLAIM, NODE, SLICE, DEVICE_CLASS)
 
-    def __init__(self, api: ApiServer) -> None:
+    def __init__(self, api: ApiServer, schedule: Schedule | None) -> None:
+        """Without `schedule`, no class serves extended resources."""
         self._api = api
+        self._schedule = schedule
+        self._without_devices: set[str] = set()
+        """Pods for whose extended resources no claim could be allocated"""
         self._waiting: dict[str, set[str]] = {}
         self._without_node: set[str] = set()
         self._with_anti_affinity: set[str] = set()
@@ -67,13 +82,18 @@ class PodController:
             timer.cancel()
 
     def keys(self, change: Change) -> Iterable[str]:
-        """The pod itself, and pods that the change may help: those that wait for a claim or a node."""
-        if change.record.kind is POD:
-            pods, self._without_node = self._without_node - {change.record.key}, set()
-            return [change.record.key, *pods]
-        if change.record.kind is CLAIM:
-            return self._waiting.pop(change.record.key, ())
-        pods, self._without_node = self._without_node, set()
+        """The pod itself, and pods that the change may help."""
+        kind, key = change.record.kind, change.record.key
+        pods, self._without_devices = self._without_devices - {key}, set()
+        if kind is POD:
+            pods |= self._without_node - {key}
+            self._without_node = set()
+            return [key, *pods]
+        if kind is CLAIM:
+            return {*self._waiting.pop(key, ()), *pods}
+        if kind is NODE:
+            pods |= self._without_node
+            self._without_node = set()
         return pods
 
     def reconcile(self, key: str) -> None:
@@ -101,7 +121,15 @@ class PodController:
         claims = self._claims(pod, key)
         if claims is None:
             return
-        node = pod["spec"].get("nodeName") or self._node(pod, claims)
+        node = pod["spec"].get("nodeName") or ""
+        if not node and (served := self._served(pod)):
+            found = self._schedule(self._met(claims), _whole(POD, pod)) if self._schedule else None
+            if found is None:
+                self._without_devices.add(key)
+                return
+            node, claim = found
+            self._make_special_claim(pod, served, claim)
+        node = node or self._node(pod, claims)
         if not node:
             self._without_node.add(key)
             return
@@ -112,6 +140,43 @@ class PodController:
         if not pod["spec"].get("nodeName"):
             self._api.bind(namespace, name, node)
         self._write_status(pod, phase="Running", ready=True)
+
+    def _served(self, pod: Object) -> dict[str, str]:
+        """Extended resource -> the class that serves it, if the claim for them is not made yet."""
+        containers = (*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"])
+        asked = ((one.get("resources") or {}).get("requests") or {} for one in containers)
+        if self._schedule is None or SPECIAL in claim_names(pod) or "/" not in str([*map(list, asked)]):
+            return {}
+        classes = (typed(_whole(DEVICE_CLASS, one.object)) for one in self._api.store[DEVICE_CLASS].scan(""))
+        found = {one.key.name: one for one in classes}
+        return served_by_classes(cast("Pod", typed(_whole(POD, pod))), found)
+
+    def _met(self, own: list[Object]) -> list[Object]:
+        """What a pod with these claims meets: devices, nodes, allocated claims, bound pods."""
+        store = self._api.store
+        met = [_whole(kind, record.object) for kind in _MET for record in store[kind].scan("")]
+        claims = (record.object for record in store[CLAIM].scan(""))
+        met += [_whole(CLAIM, one) for one in claims if "allocation" in status(one) or one in own]
+        pods = (record.object for record in store[POD].scan(""))
+        return met + [_whole(POD, one) for one in pods if one["spec"].get("nodeName")]
+
+    def _make_special_claim(self, pod: Object, served: dict[str, str], claim: Object) -> None:
+        """Make and allocate the claim for extended resources of a pod, in the steps of kube-scheduler."""
+        namespace, metadata = pod["metadata"]["namespace"], claim["metadata"]
+        given = {key: value for key, value in metadata.items() if key not in ("name", "finalizers")}
+        given["generateName"] = f"{metadata['name']}-"
+        made = self._api.create(CLAIM, namespace, {"metadata": given, "spec": claim["spec"]})
+        name = made["metadata"]["name"]
+
+        def held(shown: Object) -> Object:
+            return {**shown, "metadata": {**shown["metadata"], "finalizers": metadata["finalizers"]}}
+
+        self._api.update(CLAIM, namespace, name, held)
+        user = {"resource": "pods", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+        update_status(self._api, CLAIM, made, lambda _: {**claim["status"], "reservedFor": [user]})
+        mappings = request_mappings(cast("Pod", typed(_whole(POD, pod))), served)
+        told = {"resourceClaimName": name, "requestMappings": mappings}
+        update_status(self._api, POD, pod, lambda now: {**now, "extendedResourceClaimStatus": told})
 
     def _claims(self, pod: Object, key: str) -> list[Object] | None:
         """The pod's claims if all are usable; else None, and the pod is queued for the missing claim."""
@@ -259,6 +324,11 @@ def _usable(claim: Object, pod: Object) -> bool:
     if _is_reserved(claim, pod):
         return True
     return not is_deleting(claim) and len(reserved_for(claim)) < MAX_RESERVED
+
+
+def _whole(kind: ServedKind, obj: Object) -> Object:
+    """A stored object with its kind and version."""
+    return {"apiVersion": str(kind.stored), "kind": kind.kind, **obj}
 
 
 class NodeController:

@@ -21,6 +21,8 @@ class Delta(Struct, frozen=True):
     """Devices whose holders changed"""
     shares: frozenset[ObjectKey] = frozenset()
     """Claims whose devices may take something else of their nodes now (NAR-1)"""
+    allocated: frozenset[ObjectKey] = frozenset()
+    """Claims that were not known to be allocated on the server"""
 
     def __or__(self, other: "Delta") -> "Delta":
         if other is self or other is NOTHING:
@@ -35,6 +37,7 @@ class Delta(Struct, frozen=True):
             supply=self.supply or other.supply,
             devices=self.devices | other.devices,
             shares=self.shares | other.shares,
+            allocated=self.allocated | other.allocated,
         )
 
     @staticmethod
@@ -48,6 +51,7 @@ class Delta(Struct, frozen=True):
             supply=any(part.supply for part in parts),
             devices=frozenset().union(*[part.devices for part in parts]),
             shares=frozenset().union(*[part.shares for part in parts]),
+            allocated=frozenset().union(*[part.allocated for part in parts]),
         )
 
 

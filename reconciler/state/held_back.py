@@ -4,7 +4,8 @@ Without nominations nothing is computed.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 import numpy as np
 from msgspec.structs import replace
@@ -12,10 +13,11 @@ from msgspec.structs import replace
 from kernels.fit import fits, held_back, total_draw
 from kernels.groups import distinct
 from kernels.types import Rows
+from reconciler.api.objects.meta import DeviceID
+from reconciler.errors import Rejected
 from reconciler.state.devices.exclusion import ScopeOccupancy
-from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.occupancy import LONGEST_TRAIL, Occupancy, Trail
-from reconciler.state.devices.snapshot import Snapshot
+from reconciler.state.devices.snapshot import Snapshot, Topology
 from reconciler.state.nominations import Nomination, Nominations, Nominee
 
 
@@ -27,10 +29,14 @@ class HeldBack:
     lowered to what remains for others, at least zero. What requests will say is not known here (SCC-6).
     """
 
-    def __init__(self, nominations: Sequence[Nomination], fleet: Fleet) -> None:
-        self._fleet = fleet
+    def __init__(self, nominations: Sequence[Nomination], topology: Topology) -> None:
+        self._topology, self._fleet = topology, topology.fleet
+        self._by_driver = any(place.drivers for one in nominations for place in one.places)
         self._held_for = {
-            row: str(one) for one in nominations for device in one.devices for row in fleet.rows_of(device)
+            row: str(one)
+            for one in nominations
+            for device in (*one.devices, *_of_drivers(one, topology))
+            for row in self._fleet.rows_of(device)
         }
         self._rows: Rows = np.array(sorted(self._held_for), dtype=np.intp)
         self._trail = Trail()
@@ -39,8 +45,8 @@ class HeldBack:
         self._affected: Rows = self._rows
 
     def follows(self, snapshot: Snapshot) -> bool:
-        """Whether a snapshot has the fleet of this one."""
-        return snapshot.fleet is self._fleet
+        """Whether a snapshot has the fleet of this one, and the nodes if these count."""
+        return snapshot.topology is self._topology or (snapshot.fleet is self._fleet and not self._by_driver)
 
     def of(self, snapshot: Snapshot, version: int) -> Snapshot:
         """A snapshot in which the nominated devices are held; the same one if none of them exists."""
@@ -89,6 +95,16 @@ class HeldBack:
         self._serial, self._affected = base.serial, again
 
 
+def _of_drivers(nomination: Nomination, topology: Topology) -> Iterator[DeviceID]:
+    """The devices of whole drivers that are held on nodes, as far as they are published now."""
+    for place in nomination.places:
+        if place.drivers and place.node in topology.nodes:
+            with suppress(Rejected):  # no device is given there
+                view = topology.view(place.node)
+                ids = (topology.fleet.id_of(row) for row in view.rows[view.here].tolist())
+                yield from (device for device in ids if device.driver in place.drivers)
+
+
 KEPT = 8
 """Most sets of nominations that are followed. Most decisions have none of their own, so they share one."""
 
@@ -127,10 +143,10 @@ class Reserved:
 
     def _follower(self, others: tuple[Nomination, ...], base: Snapshot) -> HeldBack:
         if any(not known.follows(base) for known in self._followed.values()):
-            self._followed.clear()  # all are of an earlier fleet
+            self._followed.clear()  # all are of an earlier topology
         found = self._followed.get(others)
         if found is None:
-            found = self._followed[others] = HeldBack(others, base.fleet)
+            found = self._followed[others] = HeldBack(others, base.topology)
             if len(self._followed) > KEPT:
                 self._followed.popitem(last=False)
         self._followed.move_to_end(others)

@@ -24,6 +24,8 @@ class NomineeKind(StrEnum):
     GANG = "gang"
     WORKLOAD = "workload"
     """Something that another component admits, such as a Workload of Kueue"""
+    SPECIAL = "special"
+    """The claim that kube-scheduler makes for the extended resources of a pod"""
     REPLACEMENT = "replacement"
     """The next pod of a controller, which replaces one that was evicted"""
 
@@ -39,6 +41,8 @@ class Nominee(NamedTuple):
     def __str__(self) -> str:
         if self.kind is NomineeKind.REPLACEMENT:
             return f"the next pod of {self.source.partition(' ')[0]} {self.key}"
+        if self.kind is NomineeKind.SPECIAL:
+            return f"the extended resources of pod {self.key}"
         return f"{self.kind} {self.key}"
 
 
@@ -53,6 +57,8 @@ class HeldPlace(NamedTuple):
     """Devices, which may still be in use: nobody else gets them, nor what they draw from counters"""
     room: tuple[tuple[str, int], ...] = ()
     """(resource, amount) that a pod will take, in the units of `state.nodes.demand`"""
+    drivers: tuple[str, ...] = ()
+    """Drivers of which nobody else gets any device of the node"""
 
 
 class Nomination(Struct, frozen=True):
@@ -95,6 +101,11 @@ def of_pod(pod: ObjectKey) -> Nominee:
     return Nominee(NomineeKind.POD, pod)
 
 
+def of_special(pod: ObjectKey) -> Nominee:
+    """The claim for the extended resources of a pod."""
+    return Nominee(NomineeKind.SPECIAL, pod)
+
+
 def of_gang(gang: GangKey) -> Nominee:
     """A gang."""
     return Nominee(NomineeKind.GANG, ObjectKey(gang.namespace, gang.name), str(gang.source))
@@ -122,7 +133,8 @@ def own_of(pod: Pod) -> frozenset[Nominee]:
     workloads = [of_workload(ObjectKey(pod.key.namespace, workload))] if workload else []
     controller = controller_of(pod)
     next_pods = [] if controller is None else [of_replacement(pod.key.namespace, controller)]
-    return frozenset([of_pod(pod.key), *map(of_claim, claims_of(pod)), *gangs, *workloads, *next_pods])
+    own = (of_pod(pod.key), of_special(pod.key), *map(of_claim, claims_of(pod)))
+    return frozenset([*own, *gangs, *workloads, *next_pods])
 
 
 def own_of_all(pods: Iterable[Pod]) -> frozenset[Nominee]:
@@ -159,7 +171,8 @@ def as_json(nomination: Nomination) -> dict[str, Any]:
 def place_as_json(place: HeldPlace) -> dict[str, Any]:
     """What is held on one node."""
     devices = [list(device) for device in place.devices]
-    return {"node": place.node, "devices": devices, "room": dict(place.room)}
+    found = {"node": place.node, "devices": devices, "room": dict(place.room)}
+    return {**found, "drivers": list(place.drivers)} if place.drivers else found
 
 
 def nominee_as_json(nominee: Nominee) -> list[str]:
@@ -182,7 +195,7 @@ def nomination_of(raw: Mapping[str, Any]) -> Nomination:
 def place_of(raw: Mapping[str, Any]) -> HeldPlace:
     """What is held on one node."""
     devices = tuple(DeviceID(*device) for device in raw["devices"])
-    return HeldPlace(raw["node"], devices, tuple(raw["room"].items()))
+    return HeldPlace(raw["node"], devices, tuple(raw["room"].items()), tuple(raw.get("drivers", ())))
 
 
 def nominee_of(raw: Iterable[str]) -> Nominee:
@@ -234,6 +247,7 @@ def _check(raw: Mapping[str, Any]) -> None:
     numbers = [raw["priority"]]
     for place in raw["places"]:
         texts += [place["node"], *(part for device in place["devices"] for part in device), *place["room"]]
+        texts += place.get("drivers", ())
         amounts = place["room"].values()
         numbers += amounts
         if any(isinstance(amount, int) and amount < 0 for amount in amounts):

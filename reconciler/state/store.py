@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
 from reconciler.api.objects.claims import Allocation, DeviceClass, ResourceClaim
@@ -294,6 +295,8 @@ class Store:
         uid = claim.metadata.uid
         if claim.allocation is not None:
             self._assumed.pop(uid, None)
+            if known is None or known.allocation is None or known.metadata.uid != uid:
+                delta = replace(delta, allocated=frozenset([claim.key]))
             return delta | self._note(self._ledger.hold(Holder(uid, claim.key), claim.allocation))
         if uid in self._assumed:  # the write may be in flight, and this version may be older than it
             return delta
@@ -391,7 +394,8 @@ names of the methods, which stores of other kinds replace."""
 
 
 def _freed(nomination: Nomination) -> Delta:
-    return Delta(freed=frozenset(device.pool_id for device in nomination.devices))
+    whole = any(place.drivers for place in nomination.places)  # which devices these are changes with slices
+    return Delta(freed=frozenset(device.pool_id for device in nomination.devices), supply=whole)
 
 
 def _older(thing: ApiObject, known: ApiObject) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from datetime import UTC, datetime
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.placement.placing import Placement
@@ -28,7 +28,7 @@ from reconciler.control.intake import Intake, Journal
 from reconciler.control.loop import Reconciler
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner
-from reconciler.control.settler import Settler
+from reconciler.control.settler import HandOver, Settler
 from reconciler.control.units import Unit
 from reconciler.control.waiting import Pending
 from reconciler.state.store import Store
@@ -128,6 +128,7 @@ class BurstStage:
             BackgroundSearch(self.intake, planner, decider),
             writer,
             Settler(self.intake, writer, reporter.report),
+            HandOver(self.intake, cast("Any", None)),
             pending,
             clock=clock,
             now=lambda: datetime.now(UTC),

@@ -7,6 +7,7 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.plan import Gate, RequestCount
 from reconciler.control.decisions.allocating import (
     Allocated,
+    AllocatedByScheduler,
     AllocationUnreadable,
     Compared,
     Deleted,
@@ -248,6 +249,12 @@ SAMPLES = (
     Sample(Freed(CLAIM, "deleted"), "info", "claim freed", {"claim": "ns/c", "why": "deleted"}),
     Sample(Deleted(CLAIM, (DEVICE,)), "info", "claim deleted", {"claim": "ns/c", "devices": ["d/p/x"]}),
     Sample(Ungated(POD, (CLAIM,)), "info", "pod ungated", {"pod": "ns/p", "claims": ["ns/c"]}),
+    Sample(
+        AllocatedByScheduler(CLAIM, POD, (DEVICE,), (DEVICE,)),
+        "info",
+        "claim allocated by kube-scheduler",
+        {"claim": "ns/c", "pod": "ns/p", "devices": ["d/p/x"], "decided": ["d/p/x"]},
+    ),
     Sample(
         DevicesGiven(POD, (DEVICE,), "n", 0.25),
         "info",

@@ -17,6 +17,7 @@ from reconciler.control.decisions.allocating import Waits
 from reconciler.control.decisions.declaration import Decision
 from reconciler.embedded import ApiServer, serve
 from reconciler.embedded.controllers import run_controllers
+from reconciler.embedded.pod_controllers import Schedule
 from reconciler.settings import Settings
 from tests.tools.faulty_transport import Faulty
 from tests.tools.patience import PATIENCE
@@ -156,6 +157,7 @@ async def reconciling(
     cluster: Cluster,
     *,
     controllers: bool = False,
+    schedule: Schedule | None = None,
     prepare: Callable[[Faulty], None] = lambda _: None,
     **flags: Any,
 ) -> AsyncIterator[Running]:
@@ -173,7 +175,7 @@ async def reconciling(
             group.create_task(run())
             try:
                 if controllers:
-                    async with run_controllers(cluster.api):
+                    async with run_controllers(cluster.api, schedule):
                         yield running
                 else:
                     yield running

@@ -18,10 +18,10 @@ _ALWAYS = "Always"
 
 def served_by_classes(pod: Pod, classes: Mapping[str, Any]) -> dict[str, str]:
     """Extended resource that a pod requests -> the class that serves it (EXT-1). `classes` are by name."""
+    if not pod.may_ask_for_extended_resources:
+        return {}
     containers = (*pod.spec.init_containers, *pod.spec.containers)
     wanted = {name for one in containers for name in _asked(one) if "/" in name and _devices(one, name)}
-    if not wanted:
-        return {}
     found = class_by_resource(classes.values())
     found |= {f"{IMPLICIT}{name}": name for name in classes}
     return {name: found[name] for name in sorted(wanted) if name in found}

@@ -300,6 +300,17 @@ class Pod(ApiObject):
             names.append(self.special_claim)
         return tuple(dict.fromkeys(ObjectKey(self.key.namespace, name) for name in names))
 
+    @cached_property
+    def may_ask_for_extended_resources(self) -> bool:
+        """Whether some resource has a domain, as most have not. Cached as the above."""
+        containers = (*self.spec.containers, *self.spec.init_containers)
+        return any(
+            "/" in name
+            for one in containers
+            for part in (one.resources.limits, one.resources.requests)
+            for name in part
+        )
+
     @property
     def special_claim(self) -> str:
         """The claim that kube-scheduler made for its extended resources; else empty (EXT-4)."""

@@ -20,6 +20,7 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.cli.exits import Exit, exit_on_errors
 from reconciler.cli.output import Console, counted, print_line
+from reconciler.cli.special_claims import schedule
 from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import discover
 from reconciler.cluster.http import connect
@@ -158,7 +159,7 @@ async def play(raws: Sequence[dict[str, Any]], console: Console) -> None:
     """Run the reconciler on these objects. Raises Retry if they do not settle."""
     api = ApiServer()
     api.load(raws)
-    async with run_controllers(api), serve(api) as url, connect(server=url) as transport:
+    async with run_controllers(api, schedule), serve(api) as url, connect(server=url) as transport:
         kinds = Counter(raw["kind"] for raw in raws)
         devices = sum(len(raw["spec"].get("devices", ())) for raw in raws if raw["kind"] == "ResourceSlice")
         print_line(

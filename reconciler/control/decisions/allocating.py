@@ -139,6 +139,20 @@ class Ungated(Decision):
 
 
 @dataclass(frozen=True, slots=True)
+class AllocatedByScheduler(Decision):
+    """kube-scheduler made and allocated the claim for the extended resources of a pod."""
+
+    LINES: ClassVar = (Line("claim allocated by kube-scheduler", Level.INFO),)
+
+    claim: ClaimKey
+    pod: PodKey
+    devices: Devices
+    decided: Annotated[
+        tuple[DeviceID, ...], Logged("those that were decided; kube-scheduler may choose others", list, texts)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
 class DevicesGiven(Decision):
     """A pod has Koordinator's devices, as stored by the API server."""
 

@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.decisions.allocating import (
     Allocated,
+    AllocatedByScheduler,
     AllocationUnreadable,
     Compared,
     Deleted,
@@ -343,6 +344,7 @@ DECISIONS: tuple[type[Decision], ...] = (
     Deleted,
     Freed,
     Ungated,
+    AllocatedByScheduler,
     DevicesGiven,
     HeldTwice,
     Overdrawn,

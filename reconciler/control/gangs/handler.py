@@ -33,11 +33,11 @@ from reconciler.control.handler import Act, Ask, Decided, Given, Handler, Idle, 
 from reconciler.control.inputs import Outcome
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import classes_of
-from reconciler.control.settler import NOT_BOUND, Releasing, Settler
+from reconciler.control.settler import NOT_BOUND, Releasing, Settler, patch_pod
 from reconciler.control.steps import Blocked
 from reconciler.control.units import Kind, Unit, gang_unit
 from reconciler.control.waiting import AWAITS_OTHERS, Wants
-from reconciler.errors import Conflict, Gone, Rejected, Undecided
+from reconciler.errors import Gone, Undecided
 from reconciler.state.pods.placed import allocation_of, pinned_to
 
 
@@ -107,24 +107,12 @@ class GangWriter:
         return self._pods.patch(place.pod, release_on(place.pod, place.node))
 
     async def _patch(self, gang: GangKey, pod: Pod, patch: Awaitable[Pod]) -> None:
-        """Raises Conflict also if a patch does not apply because the pod has changed."""
+        """Raises as `patch_pod`."""
         try:
-            self._intake.observe_pod(await patch)
+            await patch_pod(pod, patch, self._intake, self._pods)
         except Undecided:
             self._unanswered[pod.key] = gang
             raise
-        except (Conflict, Rejected) as exc:
-            found = await self._pods.read(pod.key)
-            if found is None:
-                raise Gone(f"pod {pod.key} does not exist") from exc
-            self._intake.observe_pod(found)
-            if isinstance(exc, Rejected) and _version(found) != _version(pod):
-                raise Conflict(str(exc)) from exc
-            raise
-
-
-def _version(pod: Pod) -> tuple[str, str]:
-    return pod.metadata.uid, pod.metadata.resource_version
 
 
 class GangGrant(Struct, frozen=True):

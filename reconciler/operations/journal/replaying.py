@@ -215,6 +215,7 @@ class _Replay:
                 nothing,
                 nothing,
                 nothing,
+                nothing,
                 now=nothing,
                 **quiet,
             ),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -22,7 +22,7 @@ from reconciler.control.decisions.allocating import Ungated, Waits
 from reconciler.control.handler import Ask, Given
 from reconciler.control.intake import Intake
 from reconciler.control.planner import Planner
-from reconciler.control.settler import Settler
+from reconciler.control.settler import HandOver, Settler
 from reconciler.control.units import Unit
 from reconciler.control.waiting import Pending
 from reconciler.errors import Conflict, Rejected, Retry
@@ -230,6 +230,7 @@ class Side:
             BackgroundSearch(self.intake, planner, decider),
             writer,
             Settler(self.intake, writer, lambda _: None),
+            HandOver(self.intake, cast("Any", None)),
             Pending(),
             clock=lambda: 0.0,
             now=lambda: datetime.now(UTC),

@@ -5,6 +5,7 @@ from copy import deepcopy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from reconciler.api.objects.changes import Changed, Refused, Removed, Replaced
 from reconciler.api.objects.claims import Allocation, ResourceClaim
@@ -63,6 +64,10 @@ def claims(*names: str) -> Delta:
     return Delta(claims=frozenset(ObjectKey("default", name) for name in names))
 
 
+def allocated(*names: str) -> Delta:
+    return replace(claims(*names), allocated=claims(*names).claims)
+
+
 def freed(*pools: PoolID) -> Delta:
     return Delta(freed=frozenset(pools))
 
@@ -77,7 +82,7 @@ def holders_changed(*devices: str) -> Delta:
 
 def test_an_allocation_is_held_until_it_is_removed():
     state = fleet()
-    assert state.apply(seen(held("c", hold("A")))) == claims("c") | holders_changed("A")
+    assert state.apply(seen(held("c", hold("A")))) == allocated("c") | holders_changed("A")
     assert state.holders(A) == [Holder("u", C)]
     assert state.apply(seen(claim("c"), version=2)) == claims("c") | freed(P) | holders_changed("A")
     assert state.holders(A) == []
@@ -162,9 +167,8 @@ def test_a_written_allocation_replaces_the_plan():
     state = fleet()
     state.apply(seen(claim("c")))
     state.assume(plan("A"))
-    assert state.apply(seen(held("c", hold("B")), version=2)) == claims("c") | freed(P) | holders_changed(
-        "A", "B"
-    )
+    written = state.apply(seen(held("c", hold("B")), version=2))
+    assert written == allocated("c") | freed(P) | holders_changed("A", "B")
     assert (holders(state, A), holders(state, B)) == ([], ["u"])
     assert state.assumed("u") is None
     assert state.forget(plan("A")) == NOTHING
@@ -274,7 +278,7 @@ def test_a_list_affects_only_claims_with_new_versions():
         state.apply(change)
     newer = seen(held("b", hold("B")), version=2, uid="b")
     listing = Replaced("ResourceClaim", (same.object, newer.object), ())
-    assert state.apply(listing) == claims("b") | holders_changed("B")
+    assert state.apply(listing) == allocated("b") | holders_changed("B")
     assert state.apply(listing) == NOTHING
     assert (holders(state, A), holders(state, B)) == (["a"], ["b"])
 
