@@ -27,4 +27,14 @@ def _derived(expression: str) -> str:
     return ""
 
 
-REFUSES = Refuses(_selector, _derived)
+def _extractor(expression: str) -> str:
+    from reconciler.cel.extractor import compile_extractor  # noqa: PLC0415
+
+    try:
+        compile_extractor(expression)
+    except CelRefused as exc:
+        return str(exc)
+    return ""
+
+
+REFUSES = Refuses(_selector, _derived, _extractor)

@@ -22,7 +22,7 @@ from reconciler.cli.output import Console, Table, counted, echo_value, print_lin
 from reconciler.cli.rule_options import rules_options
 from reconciler.errors import Rejected
 from reconciler.plugins.plugin import Shown
-from reconciler.state.devices.exclusion_modes import Held, Mode, group_modes, problems
+from reconciler.state.devices.exclusion_modes import Held, Mode, group_modes, problems, sharing_modes
 from reconciler.state.devices.exclusion_modes import modes as modes_of
 from reconciler.state.devices.readiness import offered
 from reconciler.state.devices.snapshot import Snapshot
@@ -96,6 +96,14 @@ def _json(snapshot: Snapshot) -> dict[str, Any]:
         "groupModes": [
             {"driver": one.driver, "mode": one.mode, "because": one.because} for one in group_modes(snapshot)
         ],
+        "sharingModes": [
+            {
+                "device": str(lock.device),
+                "mode": lock.mode or None,
+                "claims": [str(claim) for claim in lock.claims],
+            }
+            for lock in sharing_modes(snapshot)
+        ],
         "problems": list(problems(snapshot)),
     }
 
@@ -131,13 +139,19 @@ def _print(snapshot: Snapshot, alone: Sequence[Shown], out: TextIO, *, wide: boo
         table.add((str(mode.pool), mode.scope or "-", *_columns(mode.held), locked_out, *more))
     if found:
         print_table(console, table, wide=wide)
+    locks = sharing_modes(snapshot)
+    if locks:
+        table = Table(("SHARED DEVICE", "MODE (PREVIEW)", "CLAIMS"), names=1)
+        for lock in locks:
+            table.add((str(lock.device), lock.mode or "unknown", ", ".join(map(str, lock.claims))))
+        print_table(console, table, wide=wide)
     for shown in alone:
         if shown.rows:
             table = Table(shown.columns, names=2)
             for row in shown.rows:
                 table.add(row)
             print_table(console, table, wide=wide)
-    if not found and not any(shown.rows for shown in alone):
+    if not found and not locks and not any(shown.rows for shown in alone):
         print_line(console, f"no devices exclude each other by groups or expressions{_blocked(snapshot)}")
     for mode in found:
         for conflict in mode.conflicts:

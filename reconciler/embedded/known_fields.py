@@ -57,6 +57,7 @@ checked."""
 PROPOSED: Mapping[str, Mapping[str, str]] = {
     "Device": {"compatibleOnlyWith": "object"},
     "BasicDevice": {"compatibleOnlyWith": "object"},
+    "ResourceSliceSpec": {"sharingAffinity": "list[object]"},
     "Counter": {"requestPolicy": "object", "valueFrom": "object"},
     "DeviceRequestAllocationResult": {"consumedCounters": "list[object]"},
 }

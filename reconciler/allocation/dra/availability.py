@@ -118,7 +118,10 @@ class Available(Struct):
 
     def _depends_on_shares(self, snapshot: Snapshot) -> bool:
         """Whether `free` does not say it all, because requests take different amounts."""
-        return self.static.asks is not None or bool(self.static.consumption and snapshot.occupancy.consumed)
+        static = self.static
+        if static.asks is not None or static.modes is not None:
+            return True
+        return bool(static.consumption and snapshot.occupancy.consumed)
 
     def per_value(self, name: Name, fleet: Fleet) -> Amounts:
         """(V,) devices per value of an attribute."""
@@ -227,7 +230,13 @@ def _count(option: RequestOption, snapshot: Snapshot) -> Available:
     fleet, static = snapshot.fleet, match_in_fleet(option, snapshot)
     concerned = static.suitable | static.fatal if static.fails else static.suitable
     occupancy = snapshot.occupancy
-    if static.fails or option.admin or static.asks or (occupancy.consumed and static.consumption):
+    if (
+        static.fails
+        or option.admin
+        or static.asks
+        or static.modes
+        or (occupancy.consumed and static.consumption)
+    ):
         mask = np.zeros(fleet.size, dtype=np.bool_)
         rows = np.flatnonzero(concerned)
         mask[rows] = judge(static, snapshot, rows, admin=option.admin)
@@ -270,6 +279,8 @@ def judge(static: StaticMatch, snapshot: Snapshot, rows: Rows, *, admin: bool) -
     if static.asks is not None:
         sets = snapshot.fleet.sets[rows]
         could = could & static.asks.fit(occupancy.left, sets, occupancy.sharing[rows], rows)
+    if static.modes is not None:
+        could = could & static.modes.fit(occupancy.lock[rows], occupancy, rows)
     if static.fails:
         fatal = static.fatal[rows]
         could = could | (fatal if admin else fatal & ~occupancy.held[rows])

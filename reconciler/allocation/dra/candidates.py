@@ -91,6 +91,8 @@ def find_candidates(option: RequestOption, view: View, snapshot: Snapshot) -> Ca
     if static.asks is not None:
         sets = view.of(snapshot.fleet.sets)
         available &= static.asks.fit(occupancy.left, sets, view.of(occupancy.sharing))
+    if static.modes is not None:
+        available &= static.modes.fit(view.of(occupancy.lock), occupancy)
     return Candidates(
         option=option,
         count=option.source.wanted if listed is None else len(listed),
@@ -134,12 +136,15 @@ def capacity_permits(option: RequestOption, rows: Rows, snapshot: Snapshot) -> M
     return large & capacity_fits(rows, consumption, shape, large, snapshot)
 
 
-def not_excluded(rows: Rows, snapshot: Snapshot) -> Mask:
-    """(n,) no held device excludes it, or a share of it is held already."""
-    occupancy = snapshot.occupancy
-    if occupancy.open is None:
-        return np.ones(len(rows), dtype=np.bool_)
-    return occupancy.open[rows] | occupancy.sharing[rows]
+def not_excluded(option: RequestOption, rows: Rows, snapshot: Snapshot) -> Mask:
+    """(n,) no held device excludes it, or a share of it is held already; and its holders have locked it to no
+    other mode.
+    """
+    occupancy, modes = snapshot.occupancy, match_in_fleet(option, snapshot).modes
+    found = np.ones(len(rows), dtype=np.bool_)
+    if occupancy.open is not None:
+        found = occupancy.open[rows] | occupancy.sharing[rows]
+    return found & modes.fit(occupancy.lock[rows], occupancy, rows) if modes is not None else found
 
 
 def counters_permit(option: RequestOption, rows: Rows, snapshot: Snapshot) -> Mask:

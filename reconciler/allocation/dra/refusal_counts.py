@@ -14,7 +14,7 @@ from reconciler.allocation.dra.never_fits import impossible_constraint, lacking
 from reconciler.allocation.dra.node_attempt import NodeRefusal
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestKey, RequestOption
 from reconciler.allocation.dra.selector_masks import evaluate_selectors
-from reconciler.allocation.dra.static_match import disabled_for, taints_permit
+from reconciler.allocation.dra.static_match import disabled_for, match_in_fleet, taints_permit
 from reconciler.api.objects.plan import Gate, Reason, RequestCount, Unsatisfied
 from reconciler.api.objects.semantics import COMPATIBILITY_GROUPS
 from reconciler.state.caches import Cache, share
@@ -104,12 +104,22 @@ def _tally(option: RequestOption, snapshot: Snapshot, reach: NodeReach) -> Tally
                 kept += [text for text in [_KEPT[name](rows[~passed], snapshot)] if text]
             if name == EXCLUSION:
                 excluded = rows[~passed]
+                kept += _untold(option, excluded, snapshot)
             rows = rows[passed]
         except Fatal:  # reported with the node where it happens
             continue
         gates.append(Gate(name, len(rows)))
     trail, serial = snapshot.occupancy.trail, snapshot.occupancy.serial
     return Tally(tuple(gates), rows, excluded, unready, off, trail, serial, tuple(kept))
+
+
+def _untold(option: RequestOption, rows: Rows, snapshot: Snapshot) -> Iterator[str]:
+    """Why a request asks for no mode of the first of some devices that need one."""
+    modes = match_in_fleet(option, snapshot).modes
+    for row in rows.tolist() if modes is not None else ():
+        if modes is not None and isinstance(why := modes.mode(row), str):
+            yield f"{snapshot.fleet.id_of(row).device}: {why}"
+            return
 
 
 def kept_for(rows: Rows, snapshot: Snapshot) -> str:
@@ -150,8 +160,9 @@ def _tests(option: RequestOption, snapshot: Snapshot) -> Iterator[tuple[str, Cal
     yield CAPACITY, lambda rows: capacity_permits(option, rows, snapshot)
     # What a whole device uses up, it excludes as well: that it is used up says more.
     yield COUNTERS, lambda rows: counters_permit(option, rows, snapshot)
-    if snapshot.occupancy.open is not None:  # listed only where some device excludes others
-        yield EXCLUSION, lambda rows: not_excluded(rows, snapshot)
+    excluding = snapshot.occupancy.open is not None or match_in_fleet(option, snapshot).modes is not None
+    if excluding:  # listed only where some device excludes others
+        yield EXCLUSION, lambda rows: not_excluded(option, rows, snapshot)
     yield TAINTS, lambda rows: taints_permit(option, rows, snapshot)
 
 

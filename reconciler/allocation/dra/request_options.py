@@ -18,6 +18,7 @@ from reconciler.api.objects.claims import (
     DeviceToleration,
     ExactDeviceRequest,
     ResourceClaim,
+    opaque_for,
 )
 from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.quantity import Quantity
@@ -26,6 +27,7 @@ from reconciler.api.objects.semantics import (
     CONSUMABLE_CAPACITY,
     DERIVED_ATTRIBUTES,
     PRIORITIZED_LIST,
+    SHARING_AFFINITY,
     Semantics,
 )
 
@@ -52,6 +54,8 @@ class RequestKey(NamedTuple):
     admin: bool
     derived: tuple[tuple[str, str], ...]
     """Attribute and expression"""
+    config: tuple[tuple[str, str], ...] = ()
+    """Driver and JSON of opaque parameters, where a driver may read them (AFF-2)"""
 
 
 class RequestOption(Struct, frozen=True):
@@ -193,6 +197,9 @@ def _option(
             capacity=tuple(sorted(capacity.items())),
             admin=admin is True,
             derived=tuple(derived.items()),
+            config=opaque_for(claim.spec.devices.config, request, alternative)
+            if rules.has(SHARING_AFFINITY)
+            else (),
         ),
     )
 

@@ -315,6 +315,11 @@ def _open(problem: NodeProblem, state: State, candidates: Candidates) -> Mask:
         sharing = problem.snapshot.occupancy.sharing[problem.rows]
         sharing[list(state.shares)] = True
         mask &= asks.fit(state.left, problem.sets, sharing)
+    if (modes := candidates.static.modes) is not None:
+        for _, other, at in state.chosen if state.shares else ():
+            locked = other.static.modes.mode(at) if other.static.modes is not None else None
+            if at in state.shares and locked != modes.mode(at):
+                mask[at] = False
     for at, consumed in state.shares.items():
         taken = candidates.takes(at)
         if taken is not None:

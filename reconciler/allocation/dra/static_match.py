@@ -14,6 +14,7 @@ from kernels.types import Codes, Mask, Rows
 from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.consumption import Consumption, consume
 from reconciler.allocation.dra.request_draws import RequestDraws, request_draws
+from reconciler.allocation.dra.request_modes import RequestModes, request_modes
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption
 from reconciler.allocation.dra.selector_masks import evaluate_selectors, fails_to_derive
 from reconciler.api.objects.claims import DeviceToleration
@@ -56,6 +57,8 @@ class StaticMatch(Struct, frozen=True):
     """Whether some device of the fleet skips operations of its node"""
     asks: RequestDraws | None = None
     """What devices draw as the request says; None if it says nothing"""
+    modes: RequestModes | None = None
+    """The modes in which they would be shared; None for any mode"""
 
     @property
     def errors(self) -> Mask:
@@ -92,7 +95,16 @@ def _slice(whole: StaticMatch, view: View, snapshot: Snapshot) -> StaticMatch:
     fails = whole.fails and bool(fatal.any() or (underived is not None and underived.any()))
     asks = whole.asks.of(view) if whole.asks is not None else None
     return StaticMatch(
-        matching, suitable, fatal, underived, whole.consumption, of(whole.shape), fails, whole.skips, asks
+        matching,
+        suitable,
+        fatal,
+        underived,
+        whole.consumption,
+        of(whole.shape),
+        fails,
+        whole.skips,
+        asks,
+        whole.modes.of(view) if whole.modes is not None else None,
     )
 
 
@@ -130,6 +142,9 @@ def _compute(option: RequestOption, snapshot: Snapshot) -> StaticMatch:
     asks = request_draws(option.capacity, snapshot, matching)
     if asks is not None:
         suitable &= ~asks.refused
+    modes = request_modes(option, snapshot, matching)
+    if modes is not None:
+        suitable &= modes.told
     underived = fails_to_derive(option, fleet)
     if underived is not None:
         underived &= suitable
@@ -138,7 +153,7 @@ def _compute(option: RequestOption, snapshot: Snapshot) -> StaticMatch:
         mask.setflags(write=False)
     skips = bool((fleet.codes["operations"] >= 0).any())
     fails = bool(fatal.any()) or underived is not None
-    return StaticMatch(matching, suitable, fatal, underived, consumption, shape, fails, skips, asks)
+    return StaticMatch(matching, suitable, fatal, underived, consumption, shape, fails, skips, asks, modes)
 
 
 def draws(fleet: Fleet, rows: Rows) -> Mask:

@@ -65,7 +65,9 @@ def _gates(option: RequestOption, snapshot: Snapshot, reach: NodeReach) -> Itera
     yield _capacity(option, snapshot)
     yield Gate(Kind.COUNTERS, "counters", _counters(option, snapshot))
     yield Gate(
-        Kind.GROUPS, "not excluded by held devices", not_excluded(rows, snapshot) | _silenced(snapshot)
+        Kind.GROUPS,
+        "not excluded by held devices",
+        not_excluded(option, rows, snapshot) | _silenced(snapshot),
     )
     yield Gate(Kind.NODES, "reachable from considered nodes", reach.reached())
 

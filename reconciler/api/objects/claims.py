@@ -6,6 +6,8 @@ created, the mark is in the allocation instead, and no other write is needed. So
 docs/reference/rules/claims.md.
 """
 
+import json
+from collections.abc import Iterable
 from functools import cached_property
 from hashlib import sha256
 from typing import Any, ClassVar, Literal
@@ -126,6 +128,18 @@ class DeviceConfig(Model):
 
     requests: Tuple[Str] = ()
     opaque: OpaqueConfig | None = None
+
+
+def opaque_for(
+    configs: Iterable["DeviceConfig | AllocatedConfig"], request: str, alternative: str = ""
+) -> tuple[tuple[str, str], ...]:
+    """Driver and JSON of the opaque parameters of a claim for one of its requests."""
+    names = {request, f"{request}/{alternative}" if alternative else request}
+    return tuple(
+        (one.opaque.driver, json.dumps(one.opaque.parameters, sort_keys=True))
+        for one in configs
+        if one.opaque is not None and (not one.requests or names & {*one.requests})
+    )
 
 
 class DeviceClaim(Model):

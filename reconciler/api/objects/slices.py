@@ -146,6 +146,13 @@ class Device:
     """Not part of the API; servers drop it. Also read from an annotation of the slice"""
 
 
+class AffinityExtractor(Model):
+    """What a driver takes from opaque configurations: holders of a shared device must agree on it (AFF-1)."""
+
+    selector: DeviceSelector | None = None
+    cel: Map[Str] = Field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, config=LEAN)
 class ResourcePool:
     """The pool of a slice, and the number of slices of the complete pool."""
@@ -168,6 +175,7 @@ class ResourceSliceSpec:
     devices: Tuple[Device] = ()
     shared_counters: Tuple[CounterSet] = ()
     skip_node_operations: Tuple[Str] = ()
+    sharing_affinity: Tuple[AffinityExtractor] = ()
 
     def names(self) -> frozenset[str]:
         """The names of attributes and capacities of all devices, as written."""

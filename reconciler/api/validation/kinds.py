@@ -147,6 +147,8 @@ class Refuses(NamedTuple):
     selector: Callable[[str], str] = _not_compiled
     derived: Callable[[str], str] = _not_compiled
     """Of derived attributes"""
+    extractor: Callable[[str], str] = _not_compiled
+    """Of sharing affinity"""
 
 
 class Review(Struct, frozen=True):

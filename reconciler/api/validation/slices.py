@@ -5,6 +5,7 @@ from datetime import datetime
 from reconciler.api.objects.quantity import ZERO
 from reconciler.api.validation.devices import (
     check_device,
+    check_expression,
     check_node_selector,
     check_policy,
     check_skipped_operations,
@@ -27,6 +28,7 @@ MAX_DEVICES = 128
 MAX_DEVICES_WITH_TAINTS_OR_COUNTERS = 64
 MAX_COUNTER_SETS = 8
 MAX_COUNTERS = 32
+MAX_EXTRACTORS = 8
 _TARGETS = ("nodeName", "nodeSelector", "allNodes", "perDeviceNodeSelection")
 _ONE_TARGET = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
 _LISTS = ("ints", "bools", "strings", "versions")
@@ -48,6 +50,8 @@ def check_slice(review: Review) -> list[Cause]:
         device["name"].unique(names)
         check_device(device, per_device=per_device)
     _shared_counters(spec["sharedCounters"])
+    if spec["sharingAffinity"].items():
+        _affinity(spec, review)
     check_skipped_operations(spec["skipNodeOperations"])
     if review.old is not None:
         _immutable(spec, Field(review.old)["spec"])
@@ -112,6 +116,28 @@ def _shared_counters(sets: Field) -> None:
                 check_policy(counter["requestPolicy"], total)
             if counter["valueFrom"].present:
                 counter["valueFrom"].forbidden("only devices draw what requests say")
+
+
+def _affinity(spec: Field, review: Review) -> None:
+    """AFF-6."""
+    extractors = spec["sharingAffinity"]
+    if spec["devices"].items():
+        spec.value_invalid("only one of `sharingAffinity` or `devices` is allowed")
+    extractors.at_most(MAX_EXTRACTORS)
+    seen: set[tuple[str, str]] = set()
+    for one in extractors.items():
+        selector = one["selector"]["cel"]["expression"]
+        if one["selector"].present:
+            check_expression(selector, review.refuses.selector)
+        if not one["cel"].entries():
+            one["cel"].required()
+        one["cel"].at_most(MAX_EXTRACTORS)
+        for key, expression in one["cel"].entries():
+            check_expression(expression, review.refuses.extractor)
+            text = selector.text() if one["selector"].present else ""
+            if (text, key) in seen:
+                expression.invalid("another entry with the same selector has this key")
+            seen.add((text, key))
 
 
 def _immutable(spec: Field, old: Field) -> None:

@@ -9,7 +9,7 @@ from typing import Any, get_args, get_origin
 
 from reconciler.api.objects import claims, core, gangs, meta, slices, storage
 from reconciler.api.objects.model import fields_of
-from reconciler.api.objects.semantics import NODE_ALLOCATABLE, SHARED_CAPACITY
+from reconciler.api.objects.semantics import NODE_ALLOCATABLE, SHARED_CAPACITY, SHARING_AFFINITY
 
 _OF_OBJECTS = "apiVersion"
 _SOURCES = (
@@ -121,6 +121,7 @@ UNUSED: Mapping[type, Mapping[str, str]] = {
 
 GATED: Mapping[type, Mapping[str, str]] = {
     slices.Device: {"nodeAllocatableResources": NODE_ALLOCATABLE},
+    slices.ResourceSliceSpec: {"sharingAffinity": SHARING_AFFINITY},
     slices.Counter: {"requestPolicy": SHARED_CAPACITY, "valueFrom": SHARED_CAPACITY},
     claims.AllocatedDevice: {"consumedCounters": SHARED_CAPACITY},
     core.PodStatus: {"nodeAllocatableResourceClaimStatuses": NODE_ALLOCATABLE},

@@ -22,6 +22,7 @@ from reconciler.api.objects.semantics import (
     PARTITIONABLE_DEVICES,
     PRIORITIZED_LIST,
     SHARED_CAPACITY,
+    SHARING_AFFINITY,
     TAINTS,
 )
 from reconciler.api.versions.ignored import parts_of
@@ -61,6 +62,7 @@ SINCE: Mapping[type, Mapping[str, Since]] = {
         **dict.fromkeys(("perDeviceNodeSelection", "sharedCounters"), _PARTITIONS),
         "partitionTypeAttribute": Since(37, is_harmless=True),
         "skipNodeOperations": _OPERATIONS,
+        "sharingAffinity": Since(NEWEST_MINOR + 1, SHARING_AFFINITY),
     },
     slices.Counter: dict.fromkeys(("requestPolicy", "valueFrom"), _REQUESTED),
     slices.CounterConsumption: {"compatibilityGroups": Since(37, COMPATIBILITY_GROUPS, is_harmless=True)},

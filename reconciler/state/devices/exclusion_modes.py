@@ -15,6 +15,7 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.semantics import GroupMode, Semantics
 from reconciler.api.objects.slices import CompatibleOnlyWith, Device
 from reconciler.cel.program import CelRefused, compile_selector
+from reconciler.state.devices.affinity import CLEAN, spelled
 from reconciler.state.devices.exclusion import Exclusion
 from reconciler.state.devices.exclusion_pairs import JudgedPairs, evaluate, judged_pairs
 from reconciler.state.devices.fleet import Fleet
@@ -112,20 +113,56 @@ def conflicts(snapshot: Snapshot) -> list[Conflict]:
 def explain(excluded: Rows, snapshot: Snapshot) -> str:
     """Why devices are excluded: `12 devices on 3 nodes: gpu-1 is held by default/train-7 with group mig`."""
     exclusion = snapshot.fleet.exclusion
-    if exclusion is None or not len(excluded):
+    if not len(excluded):
         return ""
     nodes = distinct(snapshot.fleet.codes["node"][excluded])
     count = int(np.count_nonzero(nodes >= 0))
     where = f" on {count} node{'' if count == 1 else 's'}" if count else ""
     looked_at = excluded[:: max(len(excluded) // LOOKED_AT, 1)][:LOOKED_AT]
     why: dict[str, None] = {}
-    for text in (text for row in looked_at.tolist() for text in _why(snapshot, exclusion, row)):
+    for text in (text for row in looked_at.tolist() for text in _reasons(snapshot, exclusion, row)):
         why[text] = None
         if len(why) > MOST_NAMED:
             break
     named = "; ".join(list(why)[:MOST_NAMED])
     more = "; and others" if len(why) > MOST_NAMED or len(excluded) > len(looked_at) else ""
-    return f"{len(excluded)} device{'' if len(excluded) == 1 else 's'}{where}: {named}{more}"
+    return f"{len(excluded)} device{'' if len(excluded) == 1 else 's'}{where}: {named}{more}" if named else ""
+
+
+def _reasons(snapshot: Snapshot, exclusion: Exclusion | None, row: int) -> Iterator[str]:
+    if (lock := _lock(snapshot, row)) is not None:
+        yield str(lock)
+    elif exclusion is not None:
+        yield from _why(snapshot, exclusion, row)
+
+
+class Lock(Struct, frozen=True):
+    """A shared device that its holders lock to a mode (AFF-3), a preview."""
+
+    device: DeviceID
+    mode: str
+    """Empty if it cannot be told"""
+    claims: tuple[ObjectKey, ...]
+
+    def __str__(self) -> str:
+        if not self.mode:
+            return f"{self.device.device} is locked: the mode of its holders cannot be told"
+        return f"{self.device.device} is locked to {self.mode} by {', '.join(map(str, self.claims))}"
+
+
+def sharing_modes(snapshot: Snapshot) -> list[Lock]:
+    """The shared devices that are locked to a mode, in the order of the fleet."""
+    rows = np.flatnonzero(snapshot.occupancy.lock).tolist()
+    return [lock for row in rows if (lock := _lock(snapshot, row)) is not None]
+
+
+def _lock(snapshot: Snapshot, row: int) -> Lock | None:
+    number = int(snapshot.occupancy.lock[row])
+    if number == CLEAN:
+        return None
+    device, mode = snapshot.fleet.id_of(row), snapshot.occupancy.locks.values[number]
+    named = spelled(mode) if isinstance(mode, tuple) else ""
+    return Lock(device, named, snapshot.occupancy.claims_of(device))
 
 
 def _mode(snapshot: Snapshot, exclusion: Exclusion, scope: int, rows: Rows) -> Mode:

@@ -6,9 +6,14 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from reconciler.api.objects.claims import Allocation
+from reconciler.api.objects.claims import AllocatedDevice, Allocation, opaque_for
 from reconciler.api.objects.meta import DeviceID, ObjectKey
-from reconciler.api.objects.semantics import CONSUMABLE_CAPACITY, SHARED_CAPACITY, Semantics
+from reconciler.api.objects.semantics import (
+    CONSUMABLE_CAPACITY,
+    SHARED_CAPACITY,
+    SHARING_AFFINITY,
+    Semantics,
+)
 from reconciler.state.forking import Forkable
 
 
@@ -24,6 +29,8 @@ class Share(NamedTuple):
 
     holder: Holder
     id: str
+    config: tuple[str, ...] = ()
+    """The JSON of its opaque parameters for the driver, where devices may be locked by them (AFF-3)"""
 
 
 class Shared(NamedTuple):
@@ -33,6 +40,8 @@ class Shared(NamedTuple):
     id: str
     consumed: Mapping[str, int]
     """Capacity key as the slice spells it -> billionths"""
+    config: tuple[str, ...] = ()
+    """As of the `Share`"""
 
 
 Record = tuple[DeviceID, Mapping[tuple[str, str], int]]
@@ -69,7 +78,7 @@ class DeviceState(Struct, frozen=True):
 
     def shared_by(self, holder: Holder, share: Shared) -> "DeviceState":
         """With one more share."""
-        key = Share(holder, share.id)
+        key = Share(holder, share.id, share.config)
         consumed = _sum(self.shares.get(key, NOTHING), share.consumed)
         return DeviceState(self.alone, {**self.shares, key: consumed})
 
@@ -115,6 +124,8 @@ class Ledger(Forkable):
 
     def __init__(self, rules: Semantics) -> None:
         self._sharing = rules.has(CONSUMABLE_CAPACITY)
+        self.locks = rules.has(SHARING_AFFINITY)
+        """Whether configurations lock devices"""
         self.records_draws = rules.has(SHARED_CAPACITY)
         """Whether results say what their devices draw"""
         self._recorded: dict[DeviceID, dict[str, list[Mapping[tuple[str, str], int]]]] = {}
@@ -207,7 +218,7 @@ class Ledger(Forkable):
         for device in alone:
             self._set(device, self.state(device).released_by(holder))
         for share in shares:
-            self._set(share.device, self.state(share.device).without(Share(holder, share.id)))
+            self._set(share.device, self.state(share.device).without(Share(holder, share.id, share.config)))
         return {*alone, *[share.device for share in shares]}
 
     def _set(self, device: DeviceID, state: DeviceState) -> None:
@@ -223,6 +234,14 @@ class Ledger(Forkable):
         if not of_pool:
             del self._of_pool[pool]
 
+    def _config(self, result: AllocatedDevice, allocation: Allocation) -> tuple[str, ...]:
+        """The opaque parameters of the claim for the driver of a result; empty if nobody asks for them."""
+        if not self.locks:
+            return ()
+        own = [one for one in allocation.devices.config if one.source == "FromClaim"]
+        found = opaque_for(own, *result.request.partition("/")[::2])
+        return tuple([text for driver, text in found if driver in ("", result.driver)])
+
     def _read(
         self, allocation: Allocation
     ) -> tuple[tuple[DeviceID, ...], tuple[Shared, ...], tuple[Record, ...]]:
@@ -237,7 +256,7 @@ class Ledger(Forkable):
             device = DeviceID(result.driver, result.pool, result.device)
             if self._sharing and result.share_id:
                 consumed = {key: amount.nanos for key, amount in result.consumed_capacity.items()}
-                shares.append(Shared(device, result.share_id, consumed))
+                shares.append(Shared(device, result.share_id, consumed, self._config(result, allocation)))
             else:
                 alone.append(device)
             if self.records_draws and result.consumed_counters:

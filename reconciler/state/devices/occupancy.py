@@ -13,6 +13,7 @@ from kernels.groups import IntegerLog
 from kernels.types import Amounts, Bits, Codes, Mask, Rows
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.quantity import INT64_MAX
+from reconciler.state.devices.affinity import Locks
 from reconciler.state.devices.ledger import NOTHING
 from reconciler.state.devices.pool import Pool
 from reconciler.state.devices.retained_draws import Drawn
@@ -188,6 +189,8 @@ class Occupancy(Struct, frozen=True, eq=False, weakref=True):
     """(D,) not held, and either fits or held in shares: a plain request could take the device"""
     consumption: Codes
     """(D,) number in `consumptions` of what shares consume of a device; 0 for nothing"""
+    lock: Codes
+    """(D,) number in `locks` of the mode of a device that is held in shares; 0 for none"""
     open: Mask | None
     """(D,) no held device excludes this one; part of `fits`. None if no device excludes others"""
     common: Bits | None
@@ -195,6 +198,7 @@ class Occupancy(Struct, frozen=True, eq=False, weakref=True):
     consumed: Mapping[int, Mapping[str, int]]
     """row of a shared device -> capacity key -> billionths consumed"""
     consumptions: "Consumptions"
+    locks: Locks
     overcharges: Mapping[PoolID, Overcharge]
     """What held devices are charged beyond their current slices; part of `left`. Few pools have any"""
     requested: Mapping[DeviceID, Mapping[CounterIndex, int]]

@@ -10,6 +10,7 @@ import numpy as np
 from kernels.groups import distinct
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.api.objects.meta import DeviceID
+from reconciler.state.devices.affinity import Locks, affinity_kinds
 from reconciler.state.devices.assembly import Layout
 from reconciler.state.devices.exclusion import NO_ROWS, ScopeOccupancy
 from reconciler.state.devices.fleet import Fleet
@@ -33,6 +34,7 @@ class _Views(NamedTuple):
     fits: Mask
     free: Mask
     consumption: Codes
+    lock: Codes
 
 
 class OccupancyColumns:
@@ -57,6 +59,9 @@ class OccupancyColumns:
         """By row, for exactly the rows that are held in shares"""
         self._consumption = np.zeros(fleet.size, dtype=np.int32)
         self._consumptions = Consumptions()
+        self._kinds = affinity_kinds(fleet) if ledger.locks else None
+        self._lock = np.zeros(fleet.size, dtype=np.int32)
+        self._locks = Locks()
         if layout is None or previous is None:
             fresh = np.arange(fleet.size)
             held: Iterable[DeviceID] = ledger.devices()
@@ -99,6 +104,8 @@ class OccupancyColumns:
             return False
         if fleet.exclusion is not previous.exclusion or fleet.table is not previous.table:
             return False
+        if self._ledger.locks and affinity_kinds(fleet) is not None:
+            return False
         for at in layout.replaced:
             if not fleet.pools[at].is_named_like(previous.pools[at]):
                 return False
@@ -123,6 +130,7 @@ class OccupancyColumns:
             self._sharing[rows] = previous._sharing[old]
             self._fits[rows] = previous._fits[old]
             self._free[rows] = previous._free[old]
+            self._lock[rows], self._locks = previous._lock[old], previous._locks
             kept[old], shift[old] = True, rows.start - old.start
         for row, consumed in previous._consumed.items():
             if kept[row]:
@@ -135,7 +143,7 @@ class OccupancyColumns:
         other._fleet, other._ledger = fleet, ledger
         other._remaining = self._remaining.fork(fleet, retained)
         other._scopes = self._scopes.fork() if self._scopes is not None else None
-        other._consumptions = self._consumptions.fork()
+        other._consumptions, other._locks = self._consumptions.fork(), self._locks.fork()
         other._trail = Trail()
         other._detach()
         return other
@@ -153,6 +161,7 @@ class OccupancyColumns:
             scopes.names if scopes is not None else None,
             self._consumed,
             self._consumptions,
+            self._locks,
             self._remaining.overcharges,
             self._remaining.requested,
             self._ledger.claims,
@@ -214,7 +223,7 @@ class OccupancyColumns:
         """Leave the arrays to those who read them, and go on with copies."""
         self._held, self._sharing = self._held.copy(), self._sharing.copy()
         self._fits, self._free = self._fits.copy(), self._free.copy()
-        self._consumption = self._consumption.copy()
+        self._consumption, self._lock = self._consumption.copy(), self._lock.copy()
         self._consumed = dict(self._consumed)
         self._remaining.detach()
         self._views = self._read_only()
@@ -228,6 +237,7 @@ class OccupancyColumns:
             fits=_read_only(self._fits),
             free=_read_only(self._free),
             consumption=_read_only(self._consumption),
+            lock=_read_only(self._lock),
         )
 
     def _set(self, row: int, hold: Hold | None) -> bool:
@@ -253,6 +263,9 @@ class OccupancyColumns:
         else:
             self._sharing[row], self._consumption[row] = False, 0
             del self._consumed[row]
+        if self._kinds is not None and (kind := int(self._kinds.of[row])) >= 0:
+            holders = [one.config for one in state.shares]
+            self._lock[row] = self._locks.of_holders(self._kinds.extractors[kind], holders)
         self._free[row] = not held and (sharing or self._fits.item(row))
         return (was_held or was_sharing) is not (held or sharing)
 

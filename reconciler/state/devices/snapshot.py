@@ -322,6 +322,7 @@ def _is_same(old: int, new: int, before: Snapshot, now: Snapshot) -> bool:
         and then.fits[old] == later.fits[new]
         and (then.open is None or then.open[old]) == (later.open is None or later.open[new])
         and then.consumed.get(old) == later.consumed.get(new)
+        and then.locks.values[then.lock[old]] == later.locks.values[later.lock[new]]
         # Taint rules change taints without changing the pool.
         and before.fleet.codes["taints"][old] == now.fleet.codes["taints"][new]
         and _left(old, before) == _left(new, now)

@@ -104,9 +104,10 @@ def test_what_is_listed_as_ignored_is_in_some_release_and_not_read():
 
 
 OURS = {
-    ("AllocatedDevice", "consumedCounters"),  # a preview, as the next two
+    ("AllocatedDevice", "consumedCounters"),  # a preview, as the next three
     ("Counter", "requestPolicy"),
     ("Counter", "valueFrom"),
+    ("ResourceSliceSpec", "sharingAffinity"),
     ("Device", "compatibleOnlyWith"),  # of an annotation
     ("ExactDeviceRequest", "name"),  # it shares what an alternative has
 }

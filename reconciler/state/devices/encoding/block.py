@@ -3,13 +3,14 @@
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
 
 from kernels.types import Codes, Mask
 from reconciler.api.objects.meta import PoolID
-from reconciler.api.objects.slices import Device, ResourceSlice, ResourceSliceSpec
+from reconciler.api.objects.slices import AffinityExtractor, Device, ResourceSlice, ResourceSliceSpec
 from reconciler.state.devices.encoding.parts import Capacity, Encoder, Header, NamedCodes, Names, Packed
 from reconciler.state.devices.encoding.vocabulary import Binding, Name, Vocabulary, node_uses
 
@@ -19,6 +20,15 @@ COLUMNS = ("driver", "node", "selector", "taints", "shape", "binding", "operatio
 FLAGS = ("anywhere", "shared", "unreadable", "binds")
 """anywhere: reachable from all nodes; shared: allows multiple allocations; unreadable: CEL cannot evaluate
 the device (CEL-6); binds: allocating it binds the claim to the node."""
+
+
+class Extractor(NamedTuple):
+    """What a driver takes from opaque configurations for some of its devices (AFF-1)."""
+
+    selector: str | None
+    """The devices that it applies to; None is all"""
+    keys: tuple[tuple[str, str], ...]
+    """Key and expression, sorted"""
 
 
 class Block(Struct, frozen=True, eq=False):
@@ -60,6 +70,8 @@ class Block(Struct, frozen=True, eq=False):
     """Whether a device restricts which others can be held with it"""
     states: bool
     """Whether a device says `compatibleOnlyWith` (GRP-12)"""
+    affinity: tuple[Extractor, ...]
+    """`sharingAffinity` of the slice"""
 
     def source(self) -> ResourceSlice:
         """The slice, decoded again. Takes a tenth of a millisecond for eight devices."""
@@ -136,6 +148,7 @@ _OF_THE_SLICE = (
     "has_binding_conditions",
     "exclusive",
     "states",
+    "affinity",
 )
 
 
@@ -192,7 +205,13 @@ def build(source: ResourceSlice, encoder: Encoder) -> Block:
         has_binding_conditions=any(device.binding_conditions for device in devices),
         exclusive=states or any(one.grouped for one in consumption),
         states=states,
+        affinity=tuple(map(_extractor, spec.sharing_affinity)),
     )
+
+
+def _extractor(source: AffinityExtractor) -> Extractor:
+    cel = source.selector.cel if source.selector is not None else None
+    return Extractor(cel.expression if cel is not None else None, tuple(sorted(source.cel.items())))
 
 
 def split(codes: Codes) -> tuple[bytes, Codes]:
