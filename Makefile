@@ -42,6 +42,7 @@ soak: $(STAMP)  ## thousands of simulated schedules that `make test` does not ha
 	  $(BIN)/python -m tests.tools.simulation --first $(FIRST) --schedules $$(( $(SCHEDULES) / 10 )) --$$kind || exit 1; \
 	done
 	$(BIN)/python -m tests.tools.room_twin --first $(FIRST) --cases $$(( 2 * $(SCHEDULES) ))
+	$(BIN)/python -m tests.tools.mutations --first $(FIRST) --cases $$(( 2 * $(SCHEDULES) ))
 	EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n auto -m hypothesis
 
 lint: $(STAMP)  ## what CI checks besides the tests

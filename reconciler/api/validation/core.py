@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from reconciler.api.validation.devices import check_node_selector
-from reconciler.api.validation.fields import Cause, Field, time, time_in_micros
+from reconciler.api.validation.fields import Cause, Field, size_of, time, time_in_micros
 from reconciler.api.validation.kinds import Object, Review
 
 MAX_CONFIG_BYTES = 1024 * 1024
@@ -45,7 +45,7 @@ def check_event(review: Review) -> list[Cause]:
             if not root[key].value:
                 root[shown].required()
         root["type"].one_of(("Normal", "Warning"))
-        if len(root["message"].text().encode()) > MAX_NOTE:
+        if size_of(root["message"].text()) > MAX_NOTE:
             Field(None, "note", root.causes).too_long(MAX_NOTE)
     return root.causes
 

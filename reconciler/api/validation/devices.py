@@ -21,6 +21,7 @@ from reconciler.api.validation.fields import (
     pool_name,
     qualified_name,
     quantity,
+    size_of,
     time,
     timestamp,
 )
@@ -132,7 +133,7 @@ def check_expression(expression: Field, refused: Callable[[str], str]) -> None:
     """Check that an expression is not empty, nor too long, and compiles."""
     if not expression.text():
         expression.required()
-    elif len(expression.text().encode()) > MAX_EXPRESSION:
+    elif size_of(expression.text()) > MAX_EXPRESSION:
         expression.too_long(MAX_EXPRESSION)
     elif why := refused(expression.text()):
         expression.invalid(f"does not compile: {why}")
@@ -341,7 +342,7 @@ def _attribute_value(value: Field, kind: str) -> None:
             value.invalid("must fit in 64 bits")
     elif kind == "bool":
         value.flag()
-    elif len(value.text().encode()) > MAX_STRING:
+    elif size_of(value.text()) > MAX_STRING:
         value.too_long(MAX_STRING)
     elif kind == "version" and _VERSION.fullmatch(value.text()) is None:
         value.invalid("must be a semantic version such as 1.2.3 (semver 2.0.0)")

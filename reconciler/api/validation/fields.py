@@ -203,12 +203,17 @@ def dns_subdomain(field: Field) -> None:
         field.invalid("must be a DNS subdomain: DNS labels joined by dots, at most 253 characters")
 
 
+def size_of(text: str) -> int:
+    """Bytes of a text, which may have surrogates without a partner."""
+    return len(text.encode("utf-8", "surrogatepass"))
+
+
 def driver_name(field: Field) -> None:
     """V-2: checked in lower case, stored as written."""
     text = field.text()
     if not text:
         field.required()
-    elif len(text.encode()) > 63:
+    elif size_of(text) > 63:
         field.too_long(63)
     elif not is_dns_subdomain(text.lower()):
         field.invalid("must be a DNS subdomain")
@@ -219,7 +224,7 @@ def pool_name(field: Field) -> None:
     text = field.text()
     if not text:
         field.required()
-    elif len(text.encode()) > 253:
+    elif size_of(text) > 253:
         field.too_long(253)
     elif not all(is_dns_subdomain(part) for part in text.split("/")):
         field.invalid("must be DNS subdomains joined by slashes")
@@ -228,9 +233,9 @@ def pool_name(field: Field) -> None:
 def qualified_name(field: Field, text: str) -> None:
     """V-4: the key of an attribute or a capacity; causes are added to `field`."""
     domain, slash, name = text.rpartition("/")
-    if slash and not (len(domain.encode()) <= 63 and is_dns_subdomain(domain.lower())):
+    if slash and not (size_of(domain) <= 63 and is_dns_subdomain(domain.lower())):
         field.invalid("the domain must be a DNS subdomain of at most 63 bytes")
-    if len(name.encode()) > 32:
+    if size_of(name) > 32:
         field.too_long(32)
     elif not _IDENTIFIER.fullmatch(name):
         field.invalid("the name must be a C identifier")

@@ -1,0 +1,315 @@
+"""Valid objects with newer fields, of which one part at a time is broken.
+
+`python -m tests.tools.mutations --first 0 --cases 10000` breaks each family of fields so often.
+"""
+
+import copy
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from random import Random
+from typing import Any, NamedTuple
+
+import click
+
+from reconciler.allocation.dra.allocate import allocate
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.meta import ApiObject
+from reconciler.api.objects.plan import Granted, Unsatisfied
+from reconciler.api.objects.semantics import GATES, Semantics
+from reconciler.api.validation.fields import WrongType
+from reconciler.api.validation.kinds import Review
+from reconciler.api.validation.served_kinds import CLAIM, SLICE
+from reconciler.api.versions.reading import read
+from reconciler.cel.refusals import REFUSES
+from reconciler.errors import Malformed
+from reconciler.state.trial import store_of
+from tests.tools.allocation_world import share_ids
+from tests.tools.builders import Object, claim, device, device_class, match, node, request, resource_slice
+
+RULES = Semantics(gates=frozenset(GATES))
+KIND_OF = {"ResourceSlice": SLICE, "ResourceClaim": CLAIM}
+Path = tuple[str | int, ...]
+
+
+class Family(NamedTuple):
+    """The objects of a family of fields, and the paths of those fields in them."""
+
+    objects: tuple[Object, ...]
+    """Slices and a claim named `c`, with which it gets devices"""
+    fields: tuple[tuple[int, Path], ...]
+    """Number of an object, and a path in its spec"""
+
+
+def _counters() -> Family:
+    sets = resource_slice("t", slices=2, nodeName="n")
+    del sets["spec"]["devices"]
+    policy = {"default": "1G", "validRange": {"min": "1G", "max": "60G", "step": "1G"}}
+    sets["spec"]["sharedCounters"] = [
+        {"name": "port", "counters": {"bandwidth": {"value": "100G", "requestPolicy": policy}}}
+    ]
+    draws = {"counterSet": "port", "counters": {"bandwidth": {"valueFrom": {"capacityName": "d/bandwidth"}}}}
+    devices = [device("A", consumesCounters=[draws]), device("B", consumesCounters=[copy.deepcopy(draws)])]
+    wanted = claim("c", request(capacity={"d/bandwidth": "2G"}))
+    counters: Path = ("sharedCounters", 0, "counters")
+    return Family(
+        (resource_slice("s", devices, slices=2, nodeName="n"), sets, wanted),
+        (
+            (0, ("devices", 0, "consumesCounters")),
+            (1, counters),
+            (2, ("devices", "requests", 0, "exactly", "capacity")),
+        ),
+    )
+
+
+def _affinity() -> Family:
+    meta = resource_slice("m", slices=2, nodeName="n")
+    del meta["spec"]["devices"]
+    meta["spec"]["sharingAffinity"] = [
+        {"cel": {"subnet": 'object.kind == "NIC" ? object.subnet : ""'}},
+        {"selector": {"cel": {"expression": "device.driver == 'd'"}}, "cel": {"vlan": "string(object.vlan)"}},
+    ]
+    nic = device("A", allowMultipleAllocations=True)
+    parameters = {"kind": "NIC", "subnet": "a", "vlan": 7, "more": [{"a": None}]}
+    config = [{"opaque": {"driver": "d", "parameters": parameters}}]
+    return Family(
+        (resource_slice("s", [nic], slices=2, nodeName="n"), meta, claim("c", request(), config=config)),
+        ((1, ("sharingAffinity",)), (2, ("devices", "config"))),
+    )
+
+
+def _derived() -> Family:
+    devices = [device(name, {"address": f"0000:{name}:00.0", "n": at}) for at, name in enumerate("AAB")]
+    for at, one in enumerate(devices):
+        one["name"] = f"x{at}"
+    attribute = {"name": "d/bus", "expression": "device.attributes['d'].address.substring(5, 6)"}
+    numbers = {"name": "d/n", "expression": "[device.attributes['d'].n, dyn(7)]"}
+    wanted = claim(
+        "c",
+        request(count=2, derivedAttributes=[attribute, numbers]),
+        constraints=[match("d/bus"), match("d/n")],
+    )
+    requests: Path = ("devices", "requests", 0, "exactly", "derivedAttributes")
+    return Family(
+        (resource_slice("s", devices, nodeName="n"), wanted), ((1, requests), (1, ("devices", "constraints")))
+    )
+
+
+def _node_resources() -> Family:
+    uses = {
+        "cpu": {"mapping": {"capacityKey": "cpus", "capacityMultiplier": "1"}},
+        "memory": {
+            "mapping": {"deviceMultiplier": "1Gi"},
+            "overhead": {"perPod": "1Mi", "perContainer": "1Ki"},
+        },
+    }
+    made = device("A", capacity={"cpus": "8"}, allowMultipleAllocations=True, nodeAllocatableResources=uses)
+    wanted = claim("c", request(capacity={"cpus": "2"}))
+    return Family(
+        (resource_slice("s", [made], nodeName="n"), wanted),
+        ((0, ("devices", 0, "nodeAllocatableResources")),),
+    )
+
+
+FAMILIES: Mapping[str, Family] = {
+    "derivedAttributes": _derived(),
+    "nodeAllocatableResources": _node_resources(),
+    "valueFrom": _counters(),
+    "sharingAffinity": _affinity(),
+}
+
+NAMES = ("default/c", "request r", "pool d/p", "d/p/A", "d/p/x")
+"""One of these is in the message of a refusal"""
+GOOD = (
+    node("n"),
+    device_class("any", "device.driver != 'good'"),
+    device_class("good", "device.driver == 'good'"),
+    resource_slice("good", [device("G")], driver="good", pool="good", nodeName="n"),
+)
+"""What is not broken, with a claim that must get its device whatever else there is"""
+JUNK: tuple[Any, ...] = (
+    *(None, True, 0, -1, 1, 2**63, -(2**70), 10**40, 0.5, 1e308, "", "x", "d/x", "a b", "é", "\ud800", "\0"),
+    *("-1", "1e400", "9" * 40, "1n", "0.0000000001", "Gi", "100Ei", "1G", "2G", "60G", "-5G", "0", "1500m"),
+    *(
+        [],
+        {},
+        [None],
+        [[]],
+        {"": ""},
+        {"a": None},
+        [1, "a"],
+        {"value": "1"},
+        {"cel": {}},
+        {"expression": "1"},
+    ),
+    *(
+        "object",
+        "object.x",
+        "object.subnet + 1",
+        "device.driver",
+        "1 / 0",
+        "[1, 'a']",
+        "'a' * 9",
+        "(((",
+        "{}",
+    ),
+    *("[].map(x, x)", "device.attributes['e'].f", "'x'.matches('[')", "dyn(1)", "[[1]]", "semver('1.0.0')"),
+    *("[" + ", ".join(["1"] * 100) + "]", "x" * 11_000, "[1,2,3].map(x, [1,2,3].map(y, x * y))[0][0]"),
+    *({"valueFrom": {"capacityName": "d/bandwidth"}}, {"mapping": {}}, {"overhead": {"perPod": "1"}}),
+)
+KEYS = (
+    *(
+        "value",
+        "valueFrom",
+        "capacityName",
+        "capacityKey",
+        "requestPolicy",
+        "default",
+        "validRange",
+        "min",
+        "max",
+    ),
+    *(
+        "step",
+        "validValues",
+        "mapping",
+        "capacityMultiplier",
+        "deviceMultiplier",
+        "overhead",
+        "perPod",
+        "cel",
+    ),
+    *(
+        "perContainer",
+        "cpu",
+        "memory",
+        "hugepages-2Mi",
+        "x.io/y",
+        "name",
+        "expression",
+        "selector",
+        "counterSet",
+    ),
+    *(
+        "counters",
+        "bandwidth",
+        "opaque",
+        "driver",
+        "parameters",
+        "requests",
+        "kind",
+        "subnet",
+        "matchAttribute",
+    ),
+    *("distinctAttribute", "", "é", "a" * 70, "d/bus"),
+)
+
+
+def mutated(family: Family, random: Random) -> tuple[Object, ...]:
+    """The objects of a family, broken in one to three places."""
+    objects = copy.deepcopy(family.objects)
+    for _ in range(random.choice((1, 1, 1, 2, 3))):
+        at, path = random.choice(family.fields)
+        holder: Any = objects[at]["spec"]
+        with suppress(KeyError, IndexError, TypeError):  # broken before
+            for step in path[:-1]:
+                holder = holder[step]
+            _break(holder, path[-1], random)
+    return objects
+
+
+def _break(holder: Any, step: Any, random: Random) -> None:
+    """Break something below a place: go down some steps, then replace, drop, double or add."""
+    while True:
+        part = holder[step] if isinstance(holder, dict) and step in holder else None
+        if isinstance(holder, list) and isinstance(step, int) and step < len(holder):
+            part = holder[step]
+        below: list[Any] = [*part] if isinstance(part, dict) else []
+        below = [*range(len(part))] if isinstance(part, list) else below
+        if not below or random.random() < 0.15:
+            break
+        holder, step = part, random.choice(below)
+    if not isinstance(holder, dict | list):
+        return
+    match random.randrange(6):
+        case 0 if isinstance(holder, dict):
+            holder.pop(step, None)
+        case 1 if isinstance(holder, dict):
+            holder[random.choice(KEYS)] = copy.deepcopy(random.choice(JUNK))
+        case 2 if isinstance(holder, list):
+            holder.extend(copy.deepcopy(holder) * random.choice((1, 40)))
+        case 3 if isinstance(holder, dict) and step in holder:
+            holder[random.choice(KEYS)] = holder.pop(step)
+        case _:
+            if isinstance(holder, dict) or (isinstance(step, int) and step < len(holder)):
+                holder[step] = copy.deepcopy(random.choice(JUNK))
+
+
+def outcome(name: str, seed: int) -> str:
+    """What became of the broken objects. Raises AssertionError if more than they got lost, or in silence."""
+    objects = mutated(FAMILIES[name], Random(f"{name} {seed}"))
+    there, causes = list(_read(objects)), list(_causes(objects))
+    state = store_of([*map(read, GOOD), *there], RULES)
+    snapshot = state.snapshot()
+    good = read(claim("good", request(deviceClassName="good")))
+    wanted = next((one for one in there if isinstance(one, ResourceClaim)), None)
+    assert isinstance(good, ResourceClaim)
+    assert isinstance(allocate([good], snapshot), Granted), (
+        "a claim that has nothing to do with it is refused"
+    )
+    if wanted is None:
+        return "the claim is refused"
+    found = allocate([wanted], snapshot, steps=2000, new_share=share_ids())
+    if isinstance(found, Unsatisfied):
+        assert any(name in found.message for name in NAMES), found.message
+        return found.reason.value
+    state.assume(found.plans[0])
+    left = state.snapshot().occupancy.left
+    assert (left >= 0).all() or (snapshot.occupancy.left < 0).any(), "more is given than there is"
+    for use in (use for uses in snapshot.fleet.vocabulary.mapped.values for use in uses):
+        assert min(use.times, use.per_pod, use.per_container) >= 0
+    return "granted, but an API server refuses the objects" if causes else "granted"
+
+
+def _read(objects: tuple[Object, ...]) -> Iterator[ApiObject]:
+    """Those that can be read. Each other one is refused with its name, the field and a reason."""
+    for raw in objects:
+        refused: Malformed | None = None
+        try:
+            yield read(raw)
+        except Malformed as exc:
+            refused = exc
+        if refused is not None:
+            assert f"{raw['kind']} {raw['metadata'].get('namespace', '')}".strip() in refused.subject
+            assert raw["metadata"]["name"] in refused.subject, refused.subject
+            assert refused.field.startswith("spec"), refused
+            assert refused.reason, refused
+
+
+def _causes(objects: tuple[Object, ...]) -> Iterator[str]:
+    """Why an API server refuses them: each cause has a field and a reason."""
+    for raw in objects:
+        kind = KIND_OF[raw["kind"]]
+        try:
+            found = kind.validate(Review(copy.deepcopy(raw), None, kind.served[0], "", {}, refuses=REFUSES))
+        except WrongType as wrong:
+            yield str(wrong)
+            continue
+        for cause in found:
+            assert cause.field.startswith("spec"), cause
+            assert cause.message, cause
+            yield cause.field
+
+
+@click.command()
+@click.option("--first", default=0, show_default=True)
+@click.option("--cases", default=10_000, show_default=True)
+def main(first: int, cases: int) -> None:
+    """Break each family of fields so often."""
+    for name in FAMILIES:
+        counts = Counter(outcome(name, seed) for seed in range(first, first + cases))
+        click.echo(f"{name}: " + ", ".join(f"{count} {what}" for what, count in counts.most_common()))
+
+
+if __name__ == "__main__":
+    main()
