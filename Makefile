@@ -44,6 +44,7 @@ soak: $(STAMP)  ## thousands of simulated schedules that `make test` does not ha
 	$(BIN)/python -m tests.tools.room_twin --first $(FIRST) --cases $$(( 2 * $(SCHEDULES) ))
 	$(BIN)/python -m tests.tools.mutations --first $(FIRST) --cases $$(( 2 * $(SCHEDULES) ))
 	EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n auto -m hypothesis
+	SIZE=full $(BIN)/python -m pytest -n auto tests/whole/hostile/test_server.py
 
 lint: $(STAMP)  ## what CI checks besides the tests
 	$(BIN)/ruff check .

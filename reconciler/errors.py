@@ -20,11 +20,15 @@ class ReconcilerError(Exception):
 
 
 class Retry(ReconcilerError):
-    """The server is busy or unreachable. Retry the same key, but not before `after` seconds have passed."""
+    """The server is busy or unreachable. Retry the same key, but not before `after` seconds have passed.
 
-    def __init__(self, message: str, *, after: float = 0.0) -> None:
+    `busy`: the server can be reached, but has no time, fails or is late.
+    """
+
+    def __init__(self, message: str, *, after: float = 0.0, busy: bool = False) -> None:
         super().__init__(message)
         self.after = after
+        self.busy = busy
 
 
 class Conflict(Retry):

@@ -39,7 +39,7 @@ from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import negotiate
 from reconciler.cluster.events import IsKnown
 from reconciler.cluster.kinds import ON_DEMAND, Resource, Served, resource_of
-from reconciler.cluster.transport import Transport
+from reconciler.cluster.transport import PatientTransport, Transport
 from reconciler.cluster.watch import Recall, Sink, follow
 from reconciler.control.audit import Auditor
 from reconciler.control.decisions.declaration import Numbering, Report, Reporter
@@ -181,10 +181,10 @@ async def build(
     """
     check(settings)
     base = foundation(settings, transport, stop=stop, port=port)
-    found = await unless(stop, discovered(base.connection(base.transport).client, settings))
+    client = base.connection(PatientTransport(base.transport)).client
+    found = await unless(stop, discovered(client, settings))
     log_lacks(found)
-    await unless(stop, check_rights(settings, base.connection(base.transport).client))
-    client = base.connection(base.transport).client
+    await unless(stop, check_rights(settings, client))
     starts: list[Start | None] = [
         await unless(stop, plugin.prepare(client, settings, found.served)) for plugin in PLUGINS
     ]
@@ -198,7 +198,7 @@ def _rest(base: Foundation, found: Found, starts: Sequence[Start], on_decision: 
     observer = OperationsObserver(base.telemetry.meters, base.traces, listeners(base, inboxes, on_decision))
     reporter = Reporter(Numbering(random), observer)
     ours, semantics = ownership(settings), rules(settings, lacking=found.off)
-    recorder = recording(settings, semantics, ours)
+    recorder = recording(settings, semantics, ours, base.clock)
     store = Store(semantics)
     choosing = placing(base, store, recorder)
     core = build_control(base, found, ours, store, recorder, reporter, inboxes.pending, choosing, starts)

@@ -294,13 +294,15 @@ def build_control(
     )
 
 
-def recording(settings: Settings, rules: Semantics, ours: Ownership) -> Recorder | None:
+def recording(
+    settings: Settings, rules: Semantics, ours: Ownership, clock: Callable[[], float]
+) -> Recorder | None:
     """The journal, if the settings enable it. Raises Rejected if it cannot be written."""
     if settings.journal is None:
         return None
     told = settings.model_dump(mode="json", include=set(RECORDED_SETTINGS))
     header = Header(version("dra-reconciler"), rules, ours, settings.search_steps, settings=told)
-    return Recorder(Path(settings.journal), header)
+    return Recorder(Path(settings.journal), header, clock=clock)
 
 
 def _queue(settings: Settings) -> Queue[Unit]:

@@ -196,7 +196,8 @@ class HttpTransport:
         elif isinstance(exc, TimeoutError):
             why = LATE
         message = f"{method} {path}: {why}"
-        return (Retry if method in READS or isinstance(exc, _NEVER_SENT) else Undecided)(message)
+        error = Retry if method in READS or isinstance(exc, _NEVER_SENT) else Undecided
+        return error(message, busy=why == LATE)
 
 
 def proxy_of(server: str) -> str | None:

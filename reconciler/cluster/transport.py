@@ -4,12 +4,14 @@ write.
 HTTP is in `reconciler.cluster.http`, which is slow to import and therefore apart.
 """
 
+import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Protocol
 
+import structlog
 from msgspec import Struct
 from pydantic_core import from_json
 
@@ -24,6 +26,8 @@ from reconciler.errors import (
     Retry,
     Undecided,
 )
+
+log = structlog.get_logger()
 
 Query = Sequence[tuple[str, str]]
 Lines = AbstractAsyncContextManager[AsyncIterator[bytes]]
@@ -87,6 +91,9 @@ class Transport(Protocol):
 LONGEST_WAIT = 300.0
 """Limit of Retry-After in seconds: the clock of the server may be wrong."""
 
+LONGEST_MESSAGE = 2_000
+"""Characters of a server's message. Some repeat a whole object"""
+
 READS = frozenset({"GET", "HEAD"})
 _WITHOUT_RIGHT = re.compile(r': User "[^"]*" cannot ')
 """What an API server says of a user who lacks a right. Policies and webhooks use other words"""
@@ -101,7 +108,7 @@ def refusal(method: str, path: str, response: Response) -> ReconcilerError:
     not started it. 409 also means that an object exists already. 401 ends when credentials are refreshed.
     """
     status = _status(response)
-    said = str(status.get("message") or status.get("reason") or "")
+    said = str(status.get("message") or status.get("reason") or "")[:LONGEST_MESSAGE]
     remedy = _remedy(response.status, said)
     message = f"{method} {path}: {response.status} {said}".rstrip() + (f": {remedy}" if remedy else "")
     after = _seconds(response, status)
@@ -115,9 +122,9 @@ def refusal(method: str, path: str, response: Response) -> ReconcilerError:
         case 429 if any(isinstance(one, dict) and one.get("reason") == BUDGET for one in _causes(status)):
             return Protected(message, after=after)
         case 401 | 408 | 429 | 503:
-            return Retry(message, after=after)
+            return Retry(message, after=after, busy=response.status != 401)
         case code if code >= 500:
-            return Retry(message, after=after) if method in READS else Undecided(message, after=after)
+            return (Retry if method in READS else Undecided)(message, after=after, busy=True)
     return Rejected(message)
 
 
@@ -176,6 +183,41 @@ class GuardedTransport:
         if request.method not in READS and not request.path.startswith(QUESTIONS):
             self._check(request.path)
         return await self._behind.send(request)
+
+    def stream(self, request: WatchRequest) -> Lines:
+        return self._behind.stream(request)
+
+
+LONGEST_PAUSE = 10.0
+"""Seconds"""
+
+
+class PatientTransport:
+    """For questions at the start: sends them again while the server is busy, fails or is late.
+
+    One that cannot be reached at all raises Retry as usual: its address may be wrong.
+    """
+
+    def __init__(self, behind: Transport) -> None:
+        self._behind = behind
+
+    async def send(self, request: Request) -> Response:
+        """See `Transport.send`. Nothing that is sent may change anything."""
+        pause = 1.0
+        while True:
+            try:
+                response = await self._behind.send(request)
+                error = refusal(request.method, request.path, response) if response.status >= 400 else None
+                if not isinstance(error, Retry):
+                    return response
+            except Retry as exc:
+                error = exc
+            if not error.busy:
+                raise error
+            seconds = max(pause, error.after)
+            log.warning("API server is busy, start delayed", error=str(error), pause=seconds)
+            await asyncio.sleep(seconds)
+            pause = min(2 * pause, LONGEST_PAUSE)
 
     def stream(self, request: WatchRequest) -> Lines:
         return self._behind.stream(request)

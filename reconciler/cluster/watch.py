@@ -30,6 +30,10 @@ NUMEROUS = frozenset({"ResourceClaim", "Pod"})
 object is new, and nothing is decided yet. Later listings are emitted at once: most objects are unchanged, and
 the order of the changes is unknown."""
 
+UNSHOWN_SECONDS = 600.0
+"""Time without an event or bookmark after which the kind is listed again: a server that was restored from a
+backup says nothing about a version that it does not have yet"""
+
 FAILURES_SURVIVED = 5
 """Failures in a row after which the kind is listed again: a server restored from a backup may not know the
 version."""
@@ -138,6 +142,8 @@ class _Follower(Struct):
     cursor: Cursor | None = None
     seen: str = ""
     """The highest version that the server has shown since it was last restored"""
+    shown_at: float = 0.0
+    """When the server showed a version last, by the event loop"""
     failures: int = 0
     doubts: int = 0
     """Failures since the listing, or since the last event."""
@@ -148,11 +154,14 @@ class _Follower(Struct):
 
     async def advance(self) -> None:
         """List if the place was lost, then watch once until the watch ends."""
+        now = asyncio.get_running_loop().time()
+        if self.cursor is not None and now - self.shown_at > UNSHOWN_SECONDS:
+            self.cursor = None
         if self.cursor is None:
             if self.choose is not None:
                 self.resource = await self.choose()
             self.cursor = await self._list()
-            self.doubts = 0
+            self.shown_at, self.doubts = now, 0
         try:
             await self._watch(self.cursor)
         finally:
@@ -264,6 +273,8 @@ class _Follower(Struct):
                     await breaks.after_step()
             finally:
                 lasted = asyncio.get_running_loop().time() - opened
+                if cursor.version != before:
+                    self.shown_at = opened + lasted
                 if cursor.version != before or lasted >= SHORT:
                     self.failures = self.doubts = 0
         if cursor.version == before and lasted < SHORT:

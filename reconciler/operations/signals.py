@@ -96,6 +96,10 @@ def liveness_signals(
     return Signals(live={"workers": progress.problem, "loop": heartless, "tasks": tasks.problem})
 
 
+SILENT_SECONDS = 180.0
+"""After which what is known may be outdated: twice the silence after which a watch begins anew"""
+
+
 def server_signals(
     served: Served,
     off: frozenset[str],
@@ -114,8 +118,12 @@ def server_signals(
         now = clock()
         return [(kind, now - last_contact[kind]) for kind in kinds if kind in last_contact]
 
+    def silent() -> str:
+        late = [f"{kind} for {age:.0f} s" for kind, age in ages() if age > SILENT_SECONDS]
+        return f"the API server sent nothing of {', '.join(late)}" if late else ""
+
     return Signals(
-        ready={"discovery": lambda: ""},
+        ready={"discovery": lambda: "", "contact": silent},
         sections={
             "Server": lambda: _server(served, missing, off),
             "Fields dropped by the API server": lambda: _dropped_rows(dropped.fields),

@@ -3,7 +3,9 @@
 import gzip
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from reconciler.errors import Rejected
 
@@ -27,6 +29,7 @@ class Files:
         self._full = full
         self._files = files
         self._file: gzip.GzipFile | None = None
+        self._raw: BinaryIO
         self._size = 0
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -56,15 +59,26 @@ class Files:
 
     def close(self) -> None:
         """Close the current file."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+            self._raw.close()
+
+    def abandon(self) -> None:
+        """Leave the current file as far as it was written: what follows a gap could not be read."""
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):
+                self._raw.close()
+            with suppress(OSError, ValueError):
+                self._file.close()
             self._file = None
 
     def _begin(self, beginning: Iterable[bytes]) -> None:
         self.close()
         self._number += 1
         path = self._folder / f"journal-{self._number:06}.jsonl.gz"
-        self._file = gzip.GzipFile(path, "wb", LEVEL)
+        self._raw = path.open("wb")
+        self._file = gzip.GzipFile(path.name, "wb", LEVEL, self._raw)
         self._size = 0
         for line in beginning:
             self._put(line)

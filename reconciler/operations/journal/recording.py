@@ -25,18 +25,34 @@ from reconciler.operations.journal.files import FILES, FULL_BYTES, Files
 
 log = structlog.get_logger()
 
+AGAIN_SECONDS = 60.0
 KEPT_BY_STORE = ("DeviceClass", "DeviceTaintRule", "ResourceSlice", "Pod", "ResourceClaim")
 """The kinds of which the store has the objects"""
 
 
 class Recorder:
-    """The journal of an intake. If it cannot be written, it stops; allocation continues."""
+    """The journal of an intake. If it cannot be written, it stops, and a new file is tried every minute;
+    allocation continues.
+    """
 
-    def __init__(self, folder: Path, header: Header, *, full: int = FULL_BYTES, files: int = FILES) -> None:
-        """Keeps `files` files of about `full` bytes. Raises Rejected if the folder is not writable."""
+    def __init__(
+        self,
+        folder: Path,
+        header: Header,
+        *,
+        full: int = FULL_BYTES,
+        files: int = FILES,
+        clock: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """Keeps `files` files of about `full` bytes; `clock` counts seconds until a new attempt. Raises
+        Rejected if the folder is not writable.
+        """
         self.header = replace(header, run=token_hex(4))
-        self._files: Files | None = Files(folder, full=full, files=files)
+        self._files = Files(folder, full=full, files=files)
         self._folder = folder
+        self._clock = clock
+        self._again_at: float | None = None
+        """Since it could not be written: when to try again. None while it is written"""
         self._plugins: list[Callable[[], Iterable[Recorded]]] = []
         self._policies = PLAIN
         self._others: dict[str, dict[ObjectKey, ApiObject]] = {"Node": {}}
@@ -53,40 +69,45 @@ class Recorder:
         if policies == self._policies:
             return
         self._policies = policies
-        if self._files is not None and self._files.begun:  # the beginning of a file has them
+        if self._files.begun:  # the beginning of a file has them
             self._write(PoliciesUsed(policies), lambda: ())
 
     def note(self, what: Recorded, state: Intake) -> None:
         """Record what is about to change `state`, or a decision that is about to have effects."""
-        if self._files is None or self._is_heartbeat(what):
+        if self._is_heartbeat(what):
             return
-        self._write(what, lambda: map(encode, self._beginning(state)))
+        # A file begins with a state, and the answer to a decision belongs to what was before it.
+        if self._again_at is None or (self._clock() >= self._again_at and not isinstance(what, Answered)):
+            self._write(what, lambda: map(encode, self._beginning(state)))
         if isinstance(what, Change) and what.kind not in KEPT_BY_STORE:
             self._keep(what)
 
     def close(self) -> None:
         """Write all entries and close the file."""
-        if self._files is not None:
-            try:
-                self._files.close()
-            except OSError as exc:
-                self._stop(exc)
-            self._files = None
+        try:
+            self._files.close()
+        except OSError as exc:
+            self._stop(exc)
 
     def _write(self, what: Recorded, beginning: Callable[[], Iterable[bytes]]) -> None:
-        assert self._files is not None
         try:
             # An answer mostly follows its question: each file can then be replayed alone. Policies change
             # where no state is at hand, with which a file could begin.
             self._files.write(encode(what), beginning, with_last=isinstance(what, Answered | PoliciesUsed))
-            if isinstance(what, Answered):
+            if isinstance(what, Answered) or self._again_at is not None:
                 self._files.flush()
         except (OSError, ValueError) as exc:  # the disk fails, or an object has no JSON
             self._stop(exc)
+            return
+        if self._again_at is not None:
+            self._again_at = None
+            log.info("journal resumed", file=str(self._folder))
 
     def _stop(self, exc: Exception) -> None:
-        self._files = None
-        log.warning("journal stopped", file=str(self._folder), error=str(exc))
+        if self._again_at is None:
+            log.warning("journal stopped", file=str(self._folder), error=str(exc))
+        self._again_at = self._clock() + AGAIN_SECONDS
+        self._files.abandon()
 
     def _is_heartbeat(self, what: Recorded) -> bool:
         """Whether only the version of a Node differs."""

@@ -58,7 +58,7 @@ def main(record: Path, part: int, schedules: int, seconds: float, processes: int
     known = {line["seed"] for line in played(record)}
     missing = (seed for seed in range(first, first + min(schedules, PART)) if seed not in known)
     in_time = (seed for seed in missing if perf_counter() - began < seconds)
-    with record.open("a") as lines, ProcessPoolExecutor(processes) as pool:
+    with record.open("a") as lines, ProcessPoolExecutor(processes, max_tasks_per_child=500) as pool:
         for outcome in _played(pool, in_time, 2 * processes):
             new = {"seed": outcome.seed, "kind": kind_of(outcome.seed), "findings": outcome.findings}
             lines.write(json.dumps(new) + "\n")

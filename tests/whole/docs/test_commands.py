@@ -111,6 +111,7 @@ Files and folders have the names of the pages, in a folder that `workspace` fill
 
 _CLUSTER = "needs a real cluster: "
 NOT_RUN: Mapping[str, str] = {
+    "python -m tests.tools.simulation.campaign": "plays for hours; tests/whole/simulation calls it",
     "make ": "changes this checkout; CI runs test and lint, and another test runs the demonstration",
     "source .venv/bin/activate": "changes the shell; the other commands run from that folder",
     "python -m tests.conformance": "CI runs it if the recorded answers are available",
