@@ -11,7 +11,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.versions.reading import DEEPEST, decode
 from reconciler.cluster.events import Cursor, IsKnown, complete_lines, cut_event, cut_listing, listed
 from reconciler.errors import Relist, Retry
-from tests.tools.cluster_objects import CLAIMS, NODES, bookmark, claim, error_event, event, node
+from tests.tools.cluster_objects import CLAIMS, NODES, error_event, event, node
 
 TEXT = '{"name":"gerät"}\n\n{"b":2}\r\n{"cut'.encode()
 
@@ -33,10 +33,6 @@ async def test_a_line_beyond_the_limit_is_not_collected(size, end):
     """A server gone mad must not fill our memory."""
     with pytest.raises(Retry, match=r"at most 99|more than 99"):
         [line async for line in complete_lines(chunked(b"x" * 100 + end, size), limit=99)]
-
-
-async def test_a_line_of_exactly_the_limit_passes():
-    assert [line async for line in complete_lines(chunked(b"x" * 99 + b"\n", 10), limit=99)] == [b"x" * 99]
 
 
 def nested(depth: int, inside: str = "") -> bytes:
@@ -107,21 +103,10 @@ def test_a_deletion_needs_no_more_than_a_name():
     assert cursor.version == "11"
 
 
-def test_a_bookmark_only_moves_the_cursor():
-    cursor = make_cursor()
-    assert cursor.feed(line(bookmark("90"))) is None
-    assert cursor.version == "90"
-
-
 def test_an_event_of_a_type_to_come_only_moves_the_cursor():
     cursor = make_cursor()
     assert cursor.feed(line(event("MIRRORED", node("a", "11")))) is None
     assert cursor.version == "11"
-
-
-def test_a_namespaced_object_is_known_by_both_names():
-    change = Cursor(CLAIMS, "1").feed(line(event("DELETED", claim())))
-    assert change == Removed("ResourceClaim", ObjectKey("default", "c"))
 
 
 ODD = [
@@ -182,12 +167,6 @@ def test_a_version_that_is_known_is_passed_over_and_moves_the_cursor():
     cursor = Cursor(CLAIMS, "3", knowing("u", 5))
     assert cursor.feed(claim_line("5")) is None
     assert cursor.version == "5"
-
-
-def test_a_newer_version_is_told():
-    found = Cursor(CLAIMS, "3", knowing("u", 5)).feed(claim_line("6"))
-    assert isinstance(found, Changed)
-    assert found.object.metadata.resource_version == "6"
 
 
 def test_another_claim_of_that_name_is_told():

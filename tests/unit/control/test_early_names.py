@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.api.migrate.mapping import Wanted, mapping, mig
 from reconciler.api.migrate.pods import Template, template_named
-from reconciler.api.objects.changes import Removed, Replaced
+from reconciler.api.objects.changes import Replaced
 from reconciler.api.objects.claims import POD_CLAIM
 from reconciler.api.objects.core import GATE
 from reconciler.api.objects.gangs import GANG
@@ -21,7 +21,7 @@ from reconciler.control.intake import Intake
 from tests.tools.faulty_transport import Faulty, answer
 from tests.tools.running_reconciler import SETTLED, Cluster, reconciling
 from tests.tools.small_fleet import Object, claim, device_class, devices, node, pod, template
-from tests.tools.unit_pictures import as_pod, claim_unit, intake, key, pod_unit, put, remove, taken, typed
+from tests.tools.unit_pictures import intake, key, pod_unit, put, remove, taken, typed
 
 
 def made(name: str, owner: str = "p", entry: str = "t0", **metadata: Any) -> dict[str, Any]:
@@ -44,16 +44,6 @@ def names(picture: Intake, name: str = "p") -> list[str | None]:
     return list(picture.store.pods[key(name)].claim_names().values())
 
 
-@pytest.mark.parametrize("first", ["pod", "claim"])
-async def test_a_made_claim_is_named_whichever_comes_first(first: str):
-    raws = [pod("p", templates=("t",)), made("a")]
-    picture = intake(*(raws if first == "pod" else reversed(raws)))
-    assert names(picture) == ["a"]
-    assert picture.early.supposes(key("p"))
-    assert set(picture.roster.users(key("a"))) == {key("p")}
-    assert set(await taken(picture)) == {pod_unit("p"), claim_unit("a")}
-
-
 async def test_the_pod_is_requeued_and_supposed_no_more_when_it_names_the_claim():
     picture = intake(pod("p", templates=("t",)), made("a"))
     async with picture.queue.take(), picture.queue.take():
@@ -62,27 +52,6 @@ async def test_the_pod_is_requeued_and_supposed_no_more_when_it_names_the_claim(
     assert not picture.early.supposes(key("p"))
     assert names(picture) == ["a"]
     assert await taken(picture) == [pod_unit("p")]
-
-
-async def test_the_answer_to_a_patch_of_the_pod_gets_the_name_too():
-    picture = intake(pod("p", templates=("t",)), made("a"))
-    picture.observe_pod(as_pod(pod("p", templates=("t",))))
-    assert names(picture) == ["a"]
-
-
-async def test_what_the_pod_says_counts_for_more():
-    picture = intake(pod("p", templates=("t",)), made("a"))
-    put(picture, naming("p", "other"))
-    assert names(picture) == ["other"]
-    put(picture, made("a"))
-    assert names(picture) == ["other"]
-
-
-async def test_each_entry_gets_its_own_claim_and_others_wait():
-    picture = intake(pod("p", templates=("t", "t")), made("b", entry="t1"))
-    assert names(picture) == [None, "b"]
-    put(picture, made("a"))
-    assert names(picture) == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -113,39 +82,6 @@ async def test_pods_that_are_not_decided_alone_before_binding_are_left(other: di
 )
 async def test_other_claims_are_not_named(no_claim_of_it: dict[str, Any]):
     assert names(intake(pod("p", templates=("t",)), no_claim_of_it)) == [None]
-
-
-async def test_of_two_claims_for_one_entry_the_status_will_say_which_counts():
-    picture = intake(pod("p", templates=("t",)), made("a"), made("b"))
-    assert names(picture) == [None]
-    assert not picture.early.supposes(key("p"))
-    remove(picture, "ResourceClaim", "b")
-    assert names(picture) == ["a"]
-
-
-async def test_a_claim_that_is_gone_is_not_named():
-    picture = intake(pod("p", templates=("t",)), made("a"))
-    remove(picture, "ResourceClaim", "a")
-    assert names(picture) == [None]
-    assert not picture.early.supposes(key("p"))
-
-
-async def test_after_a_new_listing_only_what_it_has_counts():
-    picture = intake(pod("p", templates=("t",)), pod("q", templates=("t",)), made("a"), made("b", "q"))
-    picture.take(Replaced("ResourceClaim", (typed(made("b", "q")), typed(made("c"))), ()))
-    assert (names(picture), names(picture, "q")) == (["c"], ["b"])
-    picture.take(Replaced("Pod", (typed(pod("p", templates=("t",))),), ()))
-    assert names(picture) == ["c"]
-    assert not picture.early.supposes(key("q"))
-
-
-async def test_nothing_is_kept_of_claims_that_are_reserved_or_gone():
-    picture = intake(pod("p", templates=("t",)), made("a"))
-    reserved = {"reservedFor": [{"resource": "pods", "name": "p", "uid": "uid of p"}]}
-    put(picture, naming("p", "a"), {**made("a"), "status": reserved})
-    picture.take(Removed("Pod", key("p")))
-    kept = vars(picture.early)
-    assert {name: value for name, value in kept.items() if value} == {}
 
 
 class Twin:

@@ -127,14 +127,6 @@ def test_an_earlier_request_moves_for_a_later_one():
     assert max_matching(ones, options, ones) == 3
 
 
-def test_without_kinds_nothing_is_assigned():
-    assert (
-        max_matching(np.array([2], dtype=np.intp), np.zeros((1, 0), dtype=np.bool_), np.zeros(0, np.intp))
-        == 0
-    )
-    assert max_matching(np.zeros(0, np.intp), np.zeros((0, 2), dtype=np.bool_), np.ones(2, np.intp)) == 0
-
-
 def few_amounts(shape: tuple[int, ...], least: int = 0, most: int = 12) -> st.SearchStrategy[Any]:
     size = int(np.prod(shape))
     numbers = st.lists(st.integers(least, most), min_size=size, max_size=size)

@@ -9,7 +9,6 @@ from hypothesis.extra.numpy import arrays
 
 from kernels.domains import (
     NONE,
-    Counter,
     Crowd,
     Even,
     Near,
@@ -120,23 +119,6 @@ def test_parts_within_a_limit(data: st.DataObject, places: int, parts: int, own:
         new = own + len(brought - present_now)
         expected.append(new == 0 or single[at] + own + len(present_now | brought) <= left[at])
     assert rule.allows([codes] * (1 + parts), counts).tolist() == expected
-
-
-def test_near_needs_a_domain_of_every_counter():
-    codes = [np.array([1, 0], dtype=np.int32), np.array([1, 1], dtype=np.int32)]
-    counts = [np.array([0, 1]), np.array([0, 2])]
-    assert Near((0, 1), first=False).allows(codes, counts).tolist() == [True, False]
-    none = [np.array([0, 0]), np.array([0, 0])]
-    assert Near((0, 1), first=True).allows(codes, none).tolist() == [True, False]
-    # One counter with something is enough: it is not the first any more.
-    assert Near((0, 1), first=True).allows(codes, [none[0], counts[1]]).tolist() == [False, False]
-
-
-def test_things_in_no_domain_and_at_other_places_do_not_count():
-    counter = Counter(
-        np.array([0, 1, 1], dtype=np.int32), np.zeros(2, dtype=np.int64), np.array([1, 1, 0]) > 0
-    )
-    assert [counter.counts_at(place) for place in range(3)] == [False, True, False]
 
 
 ALL = np.ones(3, dtype=np.bool_)

@@ -29,7 +29,7 @@ from kernels.groups import invert
 from kernels.packing import max_worth, unique_rows
 from kernels.types import Amounts, Mask
 from tests.tools import reference_kernels
-from tests.tools.arrays import EXTREME, Drawing, amounts, codes, drawings, untouched
+from tests.tools.arrays import EXTREME, Drawing, amounts, drawings, untouched
 from tests.tools.examples import examples
 
 SMALL = st.integers(-5, 5)
@@ -115,40 +115,6 @@ def test_drawing_one_by_one_equals_the_total_draw(world: Drawing):
     for of_device, rows in zip(sets, draws, strict=True):
         after = draw_one(after, table, of_device, rows)
     assert (after == left - total_draw(len(left), table, sets, draws)).all()
-
-
-def test_a_device_that_wants_nothing_of_an_exhausted_counter_fits():
-    left, table = amounts([[-1, 2]], 2), amounts([[0, 2]], 2)
-    assert fits(left, table, codes([[0]], 1), codes([[0]], 1)).tolist() == [True]
-
-
-def test_a_device_that_draws_from_no_set_fits():
-    left, table = amounts([[-1]], 1), amounts([[1]], 1)
-    assert fits(left, table, codes([[-1]], 1), codes([[-1]], 1)).tolist() == [True]
-
-
-def test_the_largest_amount_fits_only_into_itself():
-    left, table = amounts([[EXTREME], [EXTREME - 1], [-EXTREME]], 1), amounts([[EXTREME]], 1)
-    found = fits(left, table, codes([[0], [1], [2]], 1), codes([[0], [0], [0]], 1))
-    assert found.tolist() == [True, False, False]
-
-
-def test_a_set_that_is_named_twice_is_drawn_from_twice():
-    table, sets, draws = amounts([[2]], 1), codes([[0, 0]], 2), codes([[0, 0]], 2)
-    assert total_draw(1, table, sets, draws).tolist() == [[4]]
-    assert draw_one(amounts([[5]], 1), table, sets[0], draws[0]).tolist() == [[1]]
-
-
-def test_without_devices_the_result_is_empty():
-    nobody = codes([], 2)
-    assert fits(amounts([[1]], 1), amounts([[1]], 1), nobody, nobody).tolist() == []
-    assert total_draw(1, amounts([[1]], 1), nobody, nobody).tolist() == [[0]]
-
-
-def test_without_sets_every_device_fits():
-    none = codes([[], []], 0)
-    assert fits(amounts([], 0), amounts([], 0), none, none).tolist() == [True, True]
-    assert total_draw(0, amounts([], 3), none, none).shape == (0, 3)
 
 
 SETS, DRAWS, COUNTERS = 3, 4, 2
@@ -275,11 +241,6 @@ def test_room_is_what_the_rule_says_of_each_place(room: tuple[Amounts, Amounts, 
     assert fits.tolist() == [not any(row[n] for row in expected) for n in range(total.shape[1])]
 
 
-def test_unwanted_resources_are_not_checked():
-    total, used = np.array([[1], [0]]), np.array([[0], [9]])
-    assert has_room(total, used, np.array([1, 0]), np.zeros(2, dtype=np.bool_)).tolist() == [True]
-
-
 @given(rooms())
 def test_copies_are_counted_by_taking_one_after_the_other(room: tuple[Amounts, Amounts, Amounts, Mask]):
     total, used, wanted, waived = room
@@ -324,13 +285,6 @@ def test_a_search_that_gave_up_bounds_the_exact_result(world: World, budget: int
     found = max_worth(amounts(rows, len(left)), copies, worth, np.array(left, dtype=np.int64), budget)
     assert found.steps <= budget
     assert found.best <= reference_kernels.max_worth(rows, copies, worth, left) <= found.bound
-
-
-def test_places_exclude_one_another():
-    """Three of four slices, starting anywhere: one placement fits, although the sum allows two."""
-    rows = [[1, 1, 1, 0], [0, 1, 1, 1]]
-    found = max_worth(amounts(rows, 4), [1, 1], [1, 1], np.ones(4, dtype=np.int64), 100)
-    assert (found.best, found.bound) == (1, 1)
 
 
 def test_a_hard_packing_ends_with_bounds():

@@ -73,11 +73,3 @@ def test_sequences_fill_what_they_fill_need_by_need(
     numbers = np.arange(len(kinds), dtype=np.int32).reshape(len(drawn), 20)
     found = filled(Sequences(_demand(kinds), numbers), _machines(made))
     assert found.tolist() == [naive.filled(drawn, *machine) for machine in made]
-
-
-def test_a_kind_without_devices_counts_all_that_is_free_as_lost():
-    """As in the paper: what it does not want is of no use to it."""
-    tables = compile_demand(_demand([naive.Kind(1000, 0, 0, frozenset([0]), 3)]))
-    machine = _machines([(5000, 0, [1000, 400, 0, 0])])
-    score, _ = points(tables, Need(0, 400, 1), machine)
-    assert int(score[0]) == 59  # 100 / (1 + exp(-0.4)) = 59.8

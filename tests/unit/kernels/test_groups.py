@@ -1,7 +1,6 @@
 """Reductions over groups, compared with plain loops."""
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
@@ -50,12 +49,6 @@ def test_counted_changes_are_the_plain_definition(rows: list[tuple[int, bool]], 
     assert counts.tolist() == expected
 
 
-def test_a_group_without_rows_has_nothing_in_common():
-    nobody = np.zeros(0, dtype=np.intp)
-    assert group_min(amounts([], 1), nobody, 2).tolist() == [[0], [0]]
-    assert group_code(np.zeros(0, dtype=np.int32), nobody, 2).tolist() == [-1, -1]
-
-
 TYPES = [np.bool_, np.int8, np.uint8, np.int32, np.int64, np.intp, np.uint64]
 ANY = st.sampled_from(TYPES).flatmap(lambda dtype: arrays(dtype, array_shapes(min_dims=1, min_side=0)))
 FLOATS = arrays(np.float64, array_shapes(), elements=st.floats(allow_nan=False))
@@ -69,17 +62,6 @@ def test_it_finds_each_value_once_in_order_and_changes_nothing(values: np.ndarra
     usual = np.unique(values)
     assert (found.dtype, found.shape) == (usual.dtype, usual.shape)
     assert np.array_equal(values, before)
-
-
-@pytest.mark.parametrize("values", [np.array(["b", "a", "b"]), np.array([], dtype="U1")])
-def test_it_finds_strings(values: np.ndarray):
-    assert distinct(values).tolist() == np.unique(values).tolist()
-
-
-def test_what_it_returns_is_no_view():
-    values = np.arange(3)
-    distinct(values)[:] = 7
-    assert values.tolist() == [0, 1, 2]
 
 
 @given(st.lists(st.tuples(st.integers(-2, 3), st.integers(-2, 3))))
@@ -131,12 +113,6 @@ def test_rows_of_each_code_are_listed_code_by_code(rows: list[int], wanted: list
     found, of = index.of_each(np.array(wanted, dtype=np.int32))
     expected = [(row, at) for at, code in enumerate(wanted) for row, one in enumerate(rows) if one == code]
     assert [*zip(found.tolist(), of.tolist(), strict=True)] == expected
-
-
-def test_no_rows_and_no_codes():
-    assert invert(codes([], 2), 0).start.tolist() == [0]
-    assert invert(codes([], 2), 2).of(1).tolist() == []
-    assert invert(codes([[0]], 1), 1).of_any(np.array([], dtype=np.intp)).tolist() == []
 
 
 @given(st.integers(0, 20), st.integers(0, 20), st.booleans())

@@ -8,10 +8,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.api.objects.changes import Changed, Refused, Removed, Replaced
-from reconciler.api.objects.claims import Allocation, ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
-from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.semantics import Semantics
 from reconciler.state.delta import NOTHING, Delta
 from reconciler.state.devices.ledger import Holder
@@ -49,11 +47,6 @@ def seen(raw: Object, *, version: int = 1, uid: str = "u") -> Changed:
     """A change of a claim."""
     raw["metadata"] |= {"uid": uid, "resourceVersion": str(version)}
     return Changed("ResourceClaim", typed(raw))
-
-
-def plan(device: str = "A", *, uid: str = "u") -> Plan:
-    allocation = Allocation.model_validate({"devices": {"results": [hold(device)]}})
-    return Plan(C, uid, "1", "n", allocation)
 
 
 def holders(state: Store, device: DeviceID = A) -> list[str]:
@@ -109,13 +102,6 @@ def test_an_older_version_of_a_claim_is_ignored():
     assert state.claims[C].metadata.resource_version == "10"
 
 
-def test_resource_versions_compare_as_numbers():
-    state = fleet()
-    state.apply(seen(held("c", hold("A")), version=9))
-    state.apply(seen(claim("c"), version=10))
-    assert holders(state) == []
-
-
 def test_a_recreated_claim_does_not_inherit_holds():
     state = fleet()
     state.apply(seen(held("c", hold("A")), version=10))
@@ -125,91 +111,7 @@ def test_a_recreated_claim_does_not_inherit_holds():
     assert holders(state, B) == ["v"]
 
 
-def test_a_device_with_another_holder_is_not_freed():
-    state = fleet(held("other", hold("A")))
-    state.apply(seen(held("c", hold("A"))))
-    assert holders(state) == ["uid-other", "u"]
-    assert state.apply(Removed("ResourceClaim", C)) == claims("c") | holders_changed("A")
-    assert holders(state) == ["uid-other"]
-
-
-def test_claims_may_hold_unpublished_devices():
-    state = fleet(held("c", hold("A", driver="nobody")))
-    assert state.snapshot().fleet.size == 2
-    assert state.holders(DeviceID("nobody", "p", "A")) == [Holder("uid-c", C)]
-
-
 # -- plans
-
-
-def test_a_plan_counts_before_it_is_written():
-    state = fleet(claim("c"))
-    state.apply(seen(claim("c")))
-    before = state.snapshot()
-    state.assume(plan())
-    assert holders(state) == ["u"]
-    assert state.assumed("u") == plan()
-    assert state.snapshot().occupancy.held.tolist() == [True, False]
-    assert before.occupancy.held.tolist() == [False, False]
-
-
-def test_older_and_equal_versions_keep_a_plan():
-    """The write may be in flight."""
-    state = fleet()
-    state.apply(seen(claim("c"), version=5))
-    state.assume(plan())
-    state.apply(seen(claim("c"), version=4))
-    state.apply(seen(claim("c"), version=6))
-    assert holders(state) == ["u"]
-
-
-def test_a_written_allocation_replaces_the_plan():
-    state = fleet()
-    state.apply(seen(claim("c")))
-    state.assume(plan("A"))
-    written = state.apply(seen(held("c", hold("B")), version=2))
-    assert written == allocated("c") | freed(P) | holders_changed("A", "B")
-    assert (holders(state, A), holders(state, B)) == ([], ["u"])
-    assert state.assumed("u") is None
-    assert state.forget(plan("A")) == NOTHING
-    assert state.apply(seen(claim("c"), version=3)) == claims("c") | freed(P) | holders_changed("B")
-    assert holders(state, B) == []
-
-
-def test_a_forgotten_plan_frees_its_devices():
-    state = fleet()
-    state.apply(seen(claim("c")))
-    state.assume(plan())
-    assert state.forget(plan()) == freed(P) | holders_changed("A")
-    assert holders(state) == []
-    assert state.forget(plan()) == NOTHING
-
-
-def test_forgetting_a_plan_keeps_a_later_one():
-    state = fleet()
-    state.apply(seen(claim("c")))
-    state.assume(plan("A"))
-    state.assume(plan("B"))
-    assert (holders(state, A), holders(state, B)) == ([], ["u"])
-    assert state.forget(plan("A")) == NOTHING
-    assert holders(state, B) == ["u"]
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        pytest.param(Removed("ResourceClaim", C), id="deleted"),
-        pytest.param(seen(claim("c"), version=9, uid="v"), id="recreated"),
-        pytest.param(Replaced("ResourceClaim", (), ()), id="not listed"),
-    ],
-)
-def test_the_plan_of_a_deleted_claim_is_dropped(change: Changed | Removed | Replaced):
-    state = fleet()
-    state.apply(seen(claim("c")))
-    state.assume(plan())
-    assert state.apply(change).freed == frozenset([P])
-    assert state.assumed("u") is None
-    assert holders(state) == []
 
 
 # -- objects that cannot be parsed
@@ -238,25 +140,6 @@ def test_a_restored_server_is_trusted_although_its_versions_are_older():
     assert holders(state) == ["u"]
 
 
-def test_a_slice_that_cannot_be_parsed_is_dropped():
-    state = fleet()
-    key = ObjectKey("", "s")
-    assert state.apply(Refused("ResourceSlice", key, "why")) == Delta(supply=True)
-    assert state.snapshot().fleet.size == 0
-    assert state.apply(Changed("ResourceSlice", typed(SLICE))) == Delta(supply=True)
-    assert state.refused == {}
-    assert state.snapshot().fleet.size == 2
-
-
-def test_a_list_replaces_refused_objects():
-    state = fleet()
-    state.apply(Refused("Node", ObjectKey("", "x"), "why"))
-    state.apply(Refused("ResourceSlice", ObjectKey("", "x"), "why"))
-    refused = Refused("Node", ObjectKey("", "y"), "why not")
-    state.apply(Replaced("Node", (), (refused,)))
-    assert set(state.refused) == {("ResourceSlice", ObjectKey("", "x")), ("Node", ObjectKey("", "y"))}
-
-
 # -- lists and deltas
 
 
@@ -268,28 +151,6 @@ def test_objects_that_are_not_listed_are_dropped():
     ) | holders_changed("A")
     assert set(state.claims) == {ObjectKey("default", "b")}
     assert holders(state) == []
-
-
-def test_a_list_affects_only_claims_with_new_versions():
-    """Most claims of a large list are unchanged."""
-    state = fleet()
-    same, changed = seen(held("a", hold("A")), uid="a"), seen(claim("b"), uid="b")
-    for change in (same, changed):
-        state.apply(change)
-    newer = seen(held("b", hold("B")), version=2, uid="b")
-    listing = Replaced("ResourceClaim", (same.object, newer.object), ())
-    assert state.apply(listing) == allocated("b") | holders_changed("B")
-    assert state.apply(listing) == NOTHING
-    assert (holders(state, A), holders(state, B)) == (["a"], ["b"])
-
-
-def test_a_list_restores_a_claim_that_could_not_be_parsed():
-    state = fleet()
-    change = seen(claim("c"))
-    state.apply(change)
-    state.apply(Refused("ResourceClaim", C, "odd"))
-    assert state.apply(Replaced("ResourceClaim", (change.object,), ())) == claims("c")
-    assert not state.refused
 
 
 @pytest.mark.parametrize("kind", ["ResourceSlice", "DeviceClass", "Node", "DeviceTaintRule", "Pod"])
@@ -321,14 +182,6 @@ def test_an_unchanged_slice_or_class_affects_nothing():
     assert state.apply(Changed("DeviceClass", typed(device_class("any")))) == NOTHING
 
 
-def test_a_changed_class_affects_itself():
-    state = fleet()
-    delta = Delta(classes=frozenset(["any"]))
-    assert state.apply(Changed("DeviceClass", typed(device_class("any", "true")))) == delta
-    assert state.apply(Removed("DeviceClass", ObjectKey("", "any"))) == delta
-    assert state.apply(Removed("DeviceClass", ObjectKey("", "any"))) == NOTHING
-
-
 def test_a_slice_that_moves_to_another_pool_leaves_the_old_one():
     state = fleet()
     state.snapshot()
@@ -336,16 +189,6 @@ def test_a_slice_that_moves_to_another_pool_leaves_the_old_one():
     state.apply(Changed("ResourceSlice", typed(moved)))
     assert [pool.id for pool in state.snapshot().fleet.pools] == [PoolID("d", "q")]
     assert [source.key.name for source in state.supply.slices] == ["s"]
-
-
-def test_claims_are_identified_by_namespace_and_name():
-    state = fleet(held("c", hold("A")))
-    other = typed(held("c", hold("B")))
-    assert isinstance(other, ResourceClaim)
-    metadata = other.metadata.model_copy(update={"namespace": "other", "uid": "v"})
-    state.apply(Changed("ResourceClaim", other.model_copy(update={"metadata": metadata})))
-    assert set(state.claims) == {C, ObjectKey("other", "c")}
-    assert (holders(state, A), holders(state, B)) == (["uid-c"], ["v"])
 
 
 @examples(50)

@@ -26,8 +26,6 @@ from tests.tools.checkout import DOCS
 TIERS = "dra-reconciler.io/joint-allocation-tiers"
 EIGHT = machine("n", [(f"p{n}", n // 4) for n in range(8)], [(f"p{n}", n // 4) for n in range(8)])
 """Eight PCIe roots with a GPU and a NIC each"""
-FOUR_AND_FOUR = machine("n", [(f"p{n}", n // 4) for n in range(8)], [("p1", 0), ("p6", 1)])
-"""Two NUMA nodes with four GPUs each, and a NIC on one PCIe root of each"""
 
 
 def tiers(outcome: Granted | Unsatisfied) -> list[str]:
@@ -42,38 +40,6 @@ def test_four_gpus_and_four_nics_come_in_pairs():
     assert found["gpu"] == ["gpu-1", "gpu-3", "gpu-4", "gpu-5"]
     assert found["nic"] == ["nic-1", "nic-3", "nic-4", "nic-5"]
     assert tiers(outcome) == [PCIE] * 4
-
-
-def test_four_gpus_of_one_numa_node_and_its_one_nic():
-    taken = held("h", hold("gpu-0", driver="gpu", pool="n"))
-    outcome = answer([*classes(), *FOUR_AND_FOUR, taken], gpu_nic_claim("c", 4, 1, joint_allocation={}))
-    assert given_by(outcome) == {"gpu": ["gpu-4", "gpu-5", "gpu-6", "gpu-7"], "nic": ["nic-1"]}
-    assert tiers(outcome) == ["numaNode"]
-
-
-def test_what_is_not_near_is_still_given_unless_it_is_required():
-    five = gpu_nic_claim("c", 5, 1, joint_allocation={})
-    assert tiers(answer([*classes(), *FOUR_AND_FOUR], five)) == ["node"]
-    near = gpu_nic_claim("c", 5, 1, joint_allocation={"required": "numaNode"})
-    outcome = answer([*classes(), *FOUR_AND_FOUR], near)
-    assert isinstance(outcome, Unsatisfied)
-    assert outcome.reason is Reason.ALIGNMENT
-    assert outcome.message == (
-        "no node has devices for default/c gpu, default/c nic that share numaNode, "
-        "which joint allocation requires"
-    )
-    left = {count.request: (count.gates[-2].left, count.gates[-1].left) for count in outcome.counts}
-    assert left == {"gpu": (8, 0), "nic": (2, 0)}
-
-
-def test_a_nearer_tier_on_a_later_node_comes_first():
-    early = machine("a", [("p0", 0)], [("p1", 0)])
-    late = machine("b", [("p0", 0)], [("p0", 0)])
-    outcome = answer([*classes(), *early, *late], gpu_nic_claim("c", 1, 1, joint_allocation={}))
-    assert isinstance(outcome, Granted)
-    assert (outcome.node, tiers(outcome)) == ("b", [PCIE])
-    limited = answer([*classes(), *early, *late], gpu_nic_claim("c", 1, 1, joint_allocation={}), nodes=["a"])
-    assert tiers(limited) == ["numaNode"]
 
 
 def test_only_devices_that_may_be_used_are_aligned():

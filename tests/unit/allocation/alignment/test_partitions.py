@@ -39,19 +39,6 @@ def chosen(outcome: Granted | Unsatisfied) -> set[int]:
 
 
 FOURS = [partition(0, 1, 2, 3), partition(4, 5, 6, 7)]
-ONES = [partition(n) for n in range(8)]
-
-
-def test_only_listed_sets_are_given():
-    listed = table(*PAIRS)
-    assert chosen(answer(world(listed, (0, 2)), gpu_nic_claim("c", 2, 0))) == {4, 5}
-    outcome = answer(world(listed, (0, 2, 4, 6)), gpu_nic_claim("c", 2, 0))
-    assert isinstance(outcome, Unsatisfied)
-    assert outcome.reason is Reason.PARTITION
-    assert "no partition is free as a whole" in outcome.message
-    missing = answer(world(listed), gpu_nic_claim("c", 3, 0))
-    assert isinstance(missing, Unsatisfied)
-    assert "no partition of that size" in missing.message
 
 
 def test_a_preferred_set_gives_way_to_none():
@@ -60,12 +47,6 @@ def test_a_preferred_set_gives_way_to_none():
     assert chosen(answer(world(listed, (0, 2, 4, 6)), gpu_nic_claim("c", 2, 0))) == {1, 3}
     outcome = answer(world(listed, (0, 2, 4, 6)), gpu_nic_claim("c", 2, 0, partition={}))
     assert isinstance(outcome, Unsatisfied)
-
-
-def test_what_is_left_decides_between_equal_scores():
-    listed = table(*ONES, *PAIRS, *FOURS)
-    assert chosen(answer(world(listed, (4, 5)), gpu_nic_claim("c", 2, 0))) == {6, 7}
-    assert chosen(answer(world(listed, (6,)), gpu_nic_claim("c", 1, 0))) == {7}
 
 
 def test_a_restricted_claim_takes_the_highest_score_of_the_size_or_nothing():

@@ -4,20 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
+from reconciler.api.objects.plan import Reason, Unsatisfied
 from reconciler.api.objects.semantics import (
     COMPATIBILITY_GROUPS,
     Semantics,
     with_group_modes,
 )
 from reconciler.state.devices.exclusion_modes import conflicts, modes
-from tests.tools.allocation_world import NEW, World, decide, picks, without
+from tests.tools.allocation_world import NEW, World, decide, without
 from tests.tools.builders import (
     Object,
     claim,
     counter_slice,
     device,
-    devices,
     held,
     hold,
     node,
@@ -130,40 +129,6 @@ def test_without_the_gate_grouped_devices_and_what_is_beside_them_are_left_out()
 
 
 # -- one claim, several claims, shares, administrative access
-
-
-@pytest.mark.parametrize("rules", [NEW, PAIRWISE])
-def test_devices_of_one_decision_exclude_each_other(rules: Semantics):
-    """The first device in order is tried first, and given up if the others do not fit with it."""
-    slices = [gpu(part("a", 1, "mig"), part("b", 1, "foo"), part("c", 1, "foo"))]
-    found = decide(World(slices, [claim("c", request(count=2))], rules=rules))
-    assert isinstance(found, Granted)
-    assert picks(found.plans) == [[("r", "d/p/b"), ("r", "d/p/c")]]
-    several = [claim("one", request()), claim("two", request())]
-    found = decide(World(slices, several, rules=rules))
-    assert isinstance(found, Granted)
-    assert picks(found.plans) == [[("r", "d/p/b")], [("r", "d/p/c")]]
-    three = decide(World(slices, [claim("c", request(count=3))], rules=rules))
-    assert isinstance(three, Unsatisfied)
-    assert "exclude" in three.message
-
-
-def test_devices_without_counters_exclude_each_other_within_one_request():
-    """The fast path, which takes devices from the masks, must not be used for them."""
-    slices = [resource_slice("s", [stating("a", "false"), *devices("b", "c")], nodeName="n")]
-    found = decide(World(slices, [claim("c", request(count=2))]))
-    assert isinstance(found, Granted)
-    assert picks(found.plans) == [[("r", "d/p/b"), ("r", "d/p/c")]]
-    three = decide(World(slices, [claim("c", request(count=3))]))
-    assert isinstance(three, Unsatisfied)
-
-
-def test_a_search_turns_back_over_exclusion():
-    """A search that skips equal devices must not treat these as equal."""
-    slices = [gpu(part("a", 1, "x"), part("b", 1, "x", "y"), part("c", 1, "y"), part("d", 1, "y"))]
-    found = decide(World(slices, [claim("c", request("r", 2), request("q", selectors=only("d")))]))
-    assert isinstance(found, Granted)
-    assert picks(found.plans) == [[("r", "d/p/b"), ("r", "d/p/c"), ("q", "d/p/d")]]
 
 
 def test_administrative_access_holds_nothing():

@@ -20,7 +20,7 @@ from reconciler.state.devices.occupancy import LONGEST_TRAIL
 from reconciler.state.devices.snapshot import NodeSubset, Snapshot
 from reconciler.state.store import Store
 from tests.tools.allocation_strategies import worlds
-from tests.tools.allocation_world import STEPS, World, decide
+from tests.tools.allocation_world import STEPS, World
 from tests.tools.builders import (
     Object,
     claim,
@@ -28,8 +28,6 @@ from tests.tools.builders import (
     device,
     distinct,
     first_of,
-    held,
-    hold,
     labelled,
     match,
     node,
@@ -38,7 +36,6 @@ from tests.tools.builders import (
     resource_slice,
     selectors,
     store,
-    taint,
     typed,
     wants,
 )
@@ -270,16 +267,3 @@ NETWORK = resource_slice(
 )
 def test_which_requests_are_plain(world: World, nodes: int):
     assert compare(world.wanted()[0], world.snapshot()) == nodes
-
-
-def test_tainted_and_held_devices_are_not_taken():
-    content = [device("A", {"numa": 0}, taints=[taint("k")]), *GPUS]
-    taken = [held("h", hold("gpu-0", pool="n1"))]
-    world = World(
-        on_both(*content), [claim("c", request("r", 2), constraints=ALIKE)], taken, nodes=[*map(node, NODES)]
-    )
-    assert compare(world.wanted()[0], world.snapshot()) == 2
-    outcome = decide(world)
-    assert isinstance(outcome, Granted)
-    results = outcome.plans[0].allocation.devices.results
-    assert [str(result.id) for result in results] == ["d/n1/gpu-1", "d/n1/gpu-3"]

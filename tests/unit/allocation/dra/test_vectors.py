@@ -4,7 +4,7 @@ Unless a case says otherwise: one node `n`, one pool of one slice with devices A
 request for one device of any kind.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -275,12 +275,3 @@ def test_the_rules_give_this_answer(vector: Vector, rules: Semantics):
     world = World(vector.slices, vector.claims, vector.held, vector.classes, rules=rules)
     assert spelled(on_node(world)) == vector.expected
     assert spelled(on_node(world, pruned=False)) == vector.expected
-
-
-def test_a_pool_that_is_obsolete_on_a_node_serves_the_nodes_of_its_newest_slices():
-    """T11: on the other node the same pool is complete."""
-    world = World(
-        (local(slices=2), local("t", of=devices("X"), generation=2, nodeName="m")), (claim("c", request()),)
-    )
-    elsewhere = replace(world, nodes=[{"kind": "Node", "metadata": {"name": "m"}}])
-    assert spelled(on_node(elsewhere, "m")) == ["r=X"]

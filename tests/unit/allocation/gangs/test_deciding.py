@@ -137,12 +137,6 @@ def test_the_tightest_tier_that_can_be_met_is_met():
     assert granted(trial, gang(6, NEAR_RACK, NEAR_BLOCK)).domain == ()
 
 
-def test_whole_racks_are_filled_where_a_rack_is_too_small():
-    """Not promised, but fewer racks are better."""
-    trial = world(*racks([1, 3, 2], racks_a_block=3))
-    assert nodes_of(granted(trial, gang(4, NEAR_RACK, BLOCK))) == ["r1-0", "r1-1", "r1-2", "r2-0"]
-
-
 def test_more_pods_count_more_than_a_tighter_domain():
     trial = world(*racks([2, 2]))
     outcome = granted(trial, gang(4, NEAR_RACK, least=2))
@@ -319,14 +313,6 @@ def stateful(name: str, **spec: Any) -> Member:
     return replace(one, pod=one.pod.model_copy(update={"metadata": metadata}))
 
 
-def test_pods_that_keep_apart_are_counted_by_their_domains():
-    """Counting proves it: no search is needed."""
-    members = [stateful(f"p{n}", affinity=apart_from("app", "x")) for n in range(4)]
-    assert len(set(nodes_of(granted(world(*racks([4])), question(members))))) == 4
-    outcome = refused(world(*racks([3])), question(members))
-    assert (outcome.reason, outcome.fits, outcome.steps) == (UNPLACED, 3, 0)
-
-
 def test_pods_that_spread_take_turns_on_domains():
     constraint = {
         "maxSkew": 1,
@@ -337,22 +323,6 @@ def test_pods_that_spread_take_turns_on_domains():
     members = [stateful(f"p{n}", topologySpreadConstraints=[constraint]) for n in range(4)]
     found = nodes_of(granted(world(*racks([1, 1])), question(members)))
     assert sorted(found) == ["r0-0", "r0-0", "r1-0", "r1-0"]
-
-
-def test_a_pod_near_another_comes_after_it():
-    term = {"labelSelector": {"matchLabels": {"index": "p1"}}, "topologyKey": "rack"}
-    near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
-    members = [stateful("p0", affinity=near), stateful("p1")]
-    found = nodes_of(granted(world(*racks([1, 1])), question(members)))
-    assert found[0] == found[1]
-
-
-def test_pods_without_claims_need_room_alone():
-    members = [Member(Pod.model_validate(asking(f"p{n}", cpu="2")), ()) for n in range(3)]
-    trial = world(node("a", cpu="4", rack="r0"), node("b", cpu="2", rack="r0"), node("c", cpu="5", rack="r1"))
-    outcome = granted(trial, question(members, RACK))
-    assert nodes_of(outcome) == ["a", "a", "b"]
-    assert all(seat.plans == () for seat in outcome.seats)
 
 
 def test_a_cluster_without_nodes_and_a_gang_without_pods():

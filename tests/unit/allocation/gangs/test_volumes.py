@@ -1,7 +1,6 @@
 """Members of a gang that mind the volumes of one another."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from reconciler.allocation.dra.budget import UNLIMITED
@@ -56,14 +55,6 @@ def nodes_of(trial: Trial, question: GangQuestion) -> Any:
 
 def claims(number: int, class_: str = "local") -> list[Object]:
     return [volume_claim(f"c{n}", class_) for n in range(number)]
-
-
-def test_each_member_needs_a_volume_of_its_own():
-    one, two = volume("v0", "a", "local"), volume("v1", "b", "local")
-    question = asked(2, lambda n: mounting(f"c{n}"))
-    assert nodes_of(world(LOCAL, *claims(2), one, two), question) == ["a", "b"]
-    assert nodes_of(world(LOCAL, *claims(2), one), question) == 1
-    assert nodes_of(world(LOCAL, *claims(2), one), replace(question, least=1)) == ["a"]
 
 
 def test_members_with_ephemeral_volumes_need_one_each():

@@ -16,7 +16,6 @@ from reconciler.analysis.world import world_of
 from reconciler.api.manifests.bundle import bundle
 from reconciler.api.manifests.documents import Document, Origin, of_text
 from reconciler.api.objects.core import Pod
-from reconciler.api.objects.plan import Reason, Unsatisfied
 from reconciler.api.objects.semantics import ALL_GATES, EXTENDED_RESOURCES, Semantics
 from reconciler.api.versions.reading import read
 from reconciler.cli import main
@@ -145,16 +144,6 @@ def test_other_devices_of_the_node_are_tried():
     devices = slice_of(device("A", cpu=mapped("6")), device("B", cpu=mapped("2")))
     report = decided(node(), devices, claim("c"), pod("p", "c", cpu="4"))
     assert given_to(report) == {"c": ["B"]}
-
-
-def test_what_is_given_to_one_pod_is_not_there_for_the_next():
-    devices = slice_of(device("A", cpu=mapped("5")), device("B", cpu=mapped("5")))
-    report = decided(node(), devices, claim("c"), claim("d"), pod("p", "c"), pod("q", "d"))
-    assert given_to(report) == {"c": ["A"]}
-    (refused,) = report.waiting
-    assert isinstance(refused.outcome, Unsatisfied)
-    assert refused.outcome.reason is Reason.NODE_ROOM
-    assert refused.message == "node w1: 8 CPUs, 5 requested, 5 by devices"
 
 
 def test_pods_cannot_share_a_claim_of_devices_that_stand_for_resources():

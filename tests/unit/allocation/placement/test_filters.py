@@ -180,16 +180,6 @@ def test_a_selector_that_cannot_be_read_refuses_its_pod_alone():
     assert world.nodes_for(asking("q")) == ["a"]
 
 
-def test_domains_follow_the_labels_of_nodes():
-    world = PlacedPods(A, B, web(running("there", "a", "1")))
-    pod = asking("p", **apart(term("zone")))
-    assert world.nodes_for(pod) == ["b"]
-    world.put(machine("b", zone="z1"))
-    assert world.nodes_for(pod) == []
-    world.put(machine("b"))
-    assert world.nodes_for(pod) == ["b"]
-
-
 # -- The nodes that a pod or a claim may use, and the switch for nodes that only slices name.
 
 

@@ -192,27 +192,6 @@ def test_what_a_pod_takes_is_what_the_rule_says(raw: Object):
     assert taken == {name: amount for name, amount in expected.items() if amount}
 
 
-def test_a_pod_that_is_charged_already_does_not_stand_in_its_own_way():
-    picture = Picture()
-    picture.put({**as_node("n0"), "status": {"allocatable": {"pods": "1", "cpu": "2"}}})
-    pod = asking("p", cpu="2")
-    picture.run(pod, "n0")
-    assert picture.found(pod) == ["n0"]
-    assert picture.found(asking("q", cpu="1")) == []
-
-
-def test_pods_may_be_known_before_their_node():
-    """Kinds are listed side by side; and a node may come back while its pods are still there."""
-    picture = Picture()
-    picture.put({**as_node("n0"), "status": {"allocatable": {"pods": "9", "cpu": "2"}}})
-    picture.run(asking("p", cpu="2"), "n1")
-    picture.put({**as_node("n1"), "status": {"allocatable": {"pods": "9", "cpu": "2"}}})
-    assert picture.found(asking("q", cpu="1")) == ["n0"]
-    picture.drop("n1")
-    picture.put({**as_node("n1"), "status": {"allocatable": {"pods": "9", "cpu": "2"}}})
-    assert picture.found(asking("q", cpu="1")) == ["n0"]
-
-
 def test_amounts_beyond_64_bits_neither_overflow_nor_spoil_what_comes_after():
     picture = Picture()
     picture.put({**as_node("n0"), "status": {"allocatable": {"pods": "9", "memory": "1Gi"}}})

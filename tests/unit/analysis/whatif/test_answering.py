@@ -69,20 +69,6 @@ def lost(found: Answer) -> dict[str, str]:
     }
 
 
-def test_as_many_are_placed_as_fit():
-    found = ask(fleet(a=3, b=2), claim("c", 2))
-    assert (found.copies, found.limit, found.fits) == (2, Limit.FULL, True)
-    assert [(one.copy, one.node) for one in found.placed] == [(1, "a"), (2, "b")]
-    assert found.refused is not None
-    assert (found.refused.copy, found.refused.unit) == (3, "claim default/c")
-
-
-def test_what_is_counted_is_placed_so_often():
-    assert ask(fleet(a=3), claim("c"), count=3).limit is Limit.ASKED
-    short = ask(fleet(a=3), claim("c"), count=4)
-    assert (short.copies, short.limit, short.fits) == (3, Limit.FULL, False)
-
-
 def test_no_more_copies_are_tried_than_the_bound():
     scenario = Scenario(units_in(read(claim("c"))))
     found = answer(scenario, base(fleet(a=8)), max_copies=5)
@@ -93,38 +79,6 @@ def test_a_copy_counts_when_all_of_it_fits():
     found = ask(fleet(a=3), claim("c"), claim("d", 2))
     assert (found.copies, found.refused and found.refused.unit) == (1, "claim default/c")
     assert ask(fleet(a=2), claim("c"), claim("d", 2)).fits is False
-
-
-def test_a_claim_counts_as_freed():
-    world = [*fleet(a=1), holding("old", "a", "gpu-0")]
-    assert not ask(world, claim("c")).fits
-    found = ask(world, claim("c"), without=frozenset([ObjectKey("default", "old")]))
-    assert (found.fits, found.freed) == (True, (ObjectKey("default", "old"),))
-
-
-def test_what_a_node_takes_with_it_is_placed_first_and_elsewhere():
-    world = [*fleet(a=2, b=2), holding("one", "a", "gpu-0"), holding("two", "a", "gpu-1")]
-    found = ask(world, drained=frozenset("a"))
-    assert (found.limit, found.fits, lost(found)) == (
-        Limit.NOTHING,
-        True,
-        {"default/one": "b", "default/two": "b"},
-    )
-    crowded = ask(world, claim("c"), drained=frozenset("a"))
-    assert (crowded.copies, crowded.fits, lost(crowded)) == (0, False, lost(found))
-
-
-def test_what_finds_no_other_place_is_lost():
-    world = [*fleet(a=2, b=1), holding("one", "a", "gpu-0"), holding("two", "a", "gpu-1")]
-    found = ask(world, drained=frozenset("a"))
-    assert (found.fits, lost(found)["default/one"]) == (False, "b")
-    assert isinstance(found.lost[1].elsewhere, Refused)
-
-
-def test_the_older_claim_gets_the_place_that_is_left():
-    young = holding("a-young", "a", "gpu-0", creationTimestamp="2026-02-01T00:00:00Z")
-    old = holding("z-old", "a", "gpu-1", creationTimestamp="2026-01-01T00:00:00Z")
-    assert lost(ask([*fleet(a=2, b=1), young, old], drained=frozenset("a")))["default/z-old"] == "b"
 
 
 def used_by(made: Object, name: str) -> Object:
@@ -154,12 +108,6 @@ def test_devices_that_others_reach_too_stay():
     elsewhere = holding("c", "net", "gpu-0")
     del elsewhere["status"]["allocation"]["nodeSelector"]
     assert ask([*fleet(a=1, b=1), anywhere, elsewhere], drained=frozenset("a")).lost == ()
-
-
-def test_a_cordoned_node_takes_no_claims():
-    closed = {**node("a"), "spec": {"unschedulable": True}}
-    world = [device_class(), closed, node("b"), gpus("a", 4), gpus("b", 1)]
-    assert ask(world, claim("c")).copies == 1
 
 
 def test_a_pod_asks_with_its_selector_and_its_templates():

@@ -6,7 +6,6 @@ import pytest
 
 from reconciler.api.objects.claims import (
     LONGEST_KEY,
-    Allocation,
     DeviceClaim,
     DeviceConstraint,
     DeviceSubRequest,
@@ -34,42 +33,6 @@ CLAIM = {
     "metadata": {"name": "c", "namespace": "ns", "unknown": 1},
     "spec": {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "x", "count": 2}}]}},
 }
-ALLOCATION = {
-    "devices": {
-        "results": [
-            {
-                "request": "gpu",
-                "driver": "d",
-                "pool": "p",
-                "device": "0",
-                "shareID": "5c6d6a54-0f5a-4e59-8f6e-2b6d3b8a5d11",
-                "consumedCapacity": {"memory": "1536Mi"},
-            }
-        ]
-    },
-    "allocationTimestamp": "2025-01-01T00:00:00Z",
-}
-
-
-def test_an_allocation_is_written_as_it_was_read():
-    assert Allocation.model_validate(ALLOCATION).to_json() == ALLOCATION
-
-
-def test_unknown_fields_are_ignored_and_unset_ones_not_written():
-    claim = ResourceClaim.model_validate(CLAIM)
-    assert claim.to_json()["metadata"] == {"name": "c", "namespace": "ns"}
-    assert "status" not in claim.to_json()
-
-
-def test_a_claim_without_requests_is_legal():
-    claim = ResourceClaim.model_validate({**CLAIM, "spec": {}})
-    assert claim.spec.devices.requests == ()
-
-
-def test_a_claim_that_is_being_deleted_says_so():
-    leaving = {**CLAIM, "metadata": {"name": "c", "deletionTimestamp": "2025-01-01T00:00:00Z"}}
-    assert ResourceClaim.model_validate(leaving).deleting
-    assert not ResourceClaim.model_validate(CLAIM).deleting
 
 
 @pytest.mark.parametrize(("count", "wanted"), [({}, 1), ({"count": 0}, 1), ({"count": 3}, 3)])

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.api.objects.claims import ResourceClaimSpec
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ApiObject, ObjectMeta, time_of
 from reconciler.api.objects.semantics import (
@@ -55,11 +54,6 @@ def test_copies_have_none_of_the_values_that_are_computed(model: type[ApiObject]
     assert all(getattr(made, name) is not None for name in found)
     assert found <= made.__dict__.keys()
     assert not made.model_copy().__dict__.keys() & found
-
-
-def test_equal_specs_have_equal_keys():
-    one, other = (ResourceClaimSpec.model_validate({"devices": {}}) for _ in range(2))
-    assert one.key == other.key
 
 
 def test_nothing_is_built_before_it_is_used():
@@ -157,11 +151,6 @@ def test_an_unknown_gate_or_value_is_rejected(text: str, reason: str):
 def test_binding_conditions_need_two_gates(off: str):
     assert Semantics().binding_conditions
     assert not Semantics(gates=with_gates(f"{off}=false")).binding_conditions
-
-
-def test_only_the_older_release_is_old():
-    assert Semantics("1.36").old
-    assert not Semantics("1.37").old
 
 
 def test_group_modes_are_per_driver_with_a_default():

@@ -141,27 +141,6 @@ def fleet_of(names: Sequence[str], *entries: Any) -> Fleet:
     return fleet
 
 
-def test_used_machines_are_skipped():
-    fleet = fleet_of(["n1", "n2"], gpu(0), gpu(1))
-    both = demand(pod({"nvidia.com/gpu": 2}))
-    answer = fleet.decide(both, "n1")
-    assert not isinstance(answer, Failure)
-    fleet.hold(ObjectKey("default", "p"), "n1", answer, {})
-    assert fleet.candidates(both) == ["n2"]
-    fleet.release(ObjectKey("default", "p"))
-    assert fleet.candidates(both) == ["n1", "n2"]
-
-
-def test_a_machine_without_free_virtual_functions_is_skipped():
-    fleet = fleet_of(["n"], nic(0, vfs=1))
-    one = demand(pod({"rdma": 1}, hint={"rdma": {"vfSelector": {}}}))
-    answer = fleet.decide(one, "n")
-    assert not isinstance(answer, Failure)
-    assert fleet.candidates(one) == ["n"]
-    fleet.hold(ObjectKey("default", "p"), "n", answer, {})
-    assert fleet.candidates(one) == []
-
-
 def test_a_release_does_not_compare_partitions_with_the_request():
     resources = {"koordinator.sh/gpu-core": "50", "koordinator.sh/gpu-memory": "1"}
     small = [gpu(minor) | {"resources": resources} for minor in (0, 2)]
@@ -200,17 +179,6 @@ def test_holds_without_a_machine_are_kept():
     assert minors(fleet.decide(one, "n")) == "no-devices-of-type:gpu"
     fleet.put(device(gpu(0), gpu(1), name="n"), {})
     assert minors(fleet.decide(one, "n")) == {"gpu": [1]}
-
-
-def test_a_restart_keeps_exclusive_switches_closed():
-    spots = [(0, "0"), (0, "0"), (0, "1")]
-    fleet = fleet_of(["n"], *(nic(i, spot) for i, spot in enumerate(spots)))
-    alone = demand(pod({"rdma": 1}, hint={"rdma": {"exclusivePolicy": "PCIeLevel"}}))
-    answer = fleet.decide(alone, "n")
-    assert not isinstance(answer, Failure)
-    fleet.hold(ObjectKey("default", "p"), "n", answer, alone.hints)
-    assert minors(fleet.decide(demand(pod({"rdma": 1})), "n")) == {"rdma": [2]}
-    assert fleet.candidates(demand(pod({"rdma": 200}))) == []
 
 
 NAMES = ["a", "b", "c", "d", "e", "f", "g"]
@@ -360,16 +328,6 @@ def test_the_number_of_cached_demands_is_bounded():
 
 def selecting(value: str) -> LabelSelector:
     return LabelSelector(match_labels={"t": value})
-
-
-def test_new_label_sets_are_matched_too():
-    codes = LabelCodes()
-    assert codes.matching(selecting("x")).tolist() == []
-    assert [codes.code({"t": "x"}), codes.code({"t": "y"}), codes.code({"t": "x"})] == [0, 1, 0]
-    assert codes.matching(selecting("x")).tolist() == [True, False]
-    codes.code({"t": "x", "u": "1"})
-    assert codes.matching(selecting("x")).tolist() == [True, False, True]
-    assert codes.matching(selecting("y")).tolist() == [False, True, False]
 
 
 def test_the_number_of_cached_selectors_is_bounded():

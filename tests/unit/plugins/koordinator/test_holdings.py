@@ -1,6 +1,5 @@
 """Who holds what of a machine, and exclusive use."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,23 +55,9 @@ def test_any_history_leaves_only_its_final_holds(
             ]
 
 
-def test_holds_of_zero_use_nothing():
-    found = Holdings()
-    found.hold(key(1), {"gpu": (Grant(0, {"a": 0}),)}, {})
-    assert found.used == {"gpu": {}}
-    assert found.held("gpu") == {0}
-
-
 FIRST, SECOND = (0, "s0"), (0, "s1")
 ON = machine(gpu(0, FIRST), gpu(1, FIRST), gpu(2, SECOND), nic(0, FIRST), name="n")
 ALONE, OTHER = ObjectKey("default", "alone"), ObjectKey("default", "other")
-
-
-def test_alone_on_a_device_locks_out_no_other_device():
-    held = holding(gpus=[0], share=50, hints={"gpu": {"exclusivePolicy": DEVICE_LEVEL}}, by="alone")
-    (use,) = exclusive_use(ON, held)
-    assert (use.node, use.kind, use.locked_out) == ("n", "gpu", ())
-    assert use.held == (HeldAlone(0, DEVICE_LEVEL, (ALONE,)),)
 
 
 def test_alone_on_a_switch_locks_out_the_devices_of_its_type_there():
@@ -103,35 +88,6 @@ def wants(policy: str = "", **hint: object):
     return pod({"rdma": 1}, hint={"rdma": {**VF, "exclusivePolicy": policy, **hint}})
 
 
-@pytest.mark.parametrize(
-    ("policy", "held", "nic_given"),
-    [("", [0], 0), ("DeviceLevel", [0], 1), ("PCIeLevel", [0], 2), ("PCIeLevel", [0, 3], None)],
-)
-def test_a_pod_that_is_to_be_alone_gets_what_nobody_holds(
-    policy: str, held: list[int], nic_given: int | None
-):
-    expected = "insufficient-devices:rdma" if nic_given is None else {"rdma": [nic_given]}
-    assert given_devices(wants(policy), machine(*NICS), holding(nics=held, share=1)) == expected
-
-
-@pytest.mark.parametrize(("policy", "nic_given"), [("", 0), ("DeviceLevel", 1), ("PCIeLevel", 2)])
-def test_a_holder_who_is_to_be_alone_keeps_others_out(policy: str, nic_given: int):
-    held = holding(nics=[0], share=1, hints={"rdma": {"exclusivePolicy": policy}})
-    assert given_devices(wants(), machine(*NICS), held) == {"rdma": [nic_given]}
-
-
-def test_a_holder_who_leaves_keeps_nobody_out():
-    held = holding(nics=[0], share=1, hints={"rdma": {"exclusivePolicy": "PCIeLevel"}})
-    held.release(ObjectKey("default", "holder"))
-    assert given_devices(wants("PCIeLevel"), machine(*NICS), held) == {"rdma": [0]}
-
-
-def test_exclusion_is_of_one_type():
-    on = machine(gpu(0, (0, "0")), nic(0, (0, "0"), vfs=2))
-    held = holding(gpus=[0], share=50)
-    assert given_devices(wants("PCIeLevel"), on, held) == {"rdma": [0]}
-
-
 def test_a_pod_may_be_alone_with_itself():
     hint = {"rdma": {"allocateStrategy": "RequestsAsCount", "exclusivePolicy": "PCIeLevel"}}
     assert given_devices(pod({"rdma": 2}, hint=hint), machine(*NICS)) == {"rdma": [0, 1]}
@@ -144,15 +100,6 @@ def test_without_a_switch_a_device_is_known_to_be_alone_on_none():
     assert given_devices(wants("PCIeLevel"), on, holding(nics=[2], share=1)) == "insufficient-devices:rdma"
     held = holding(nics=[0], share=1, hints={"rdma": {"exclusivePolicy": PCIE_LEVEL}})
     assert given_devices(wants(), on, held) == {"rdma": [2]}
-
-
-def test_gpus_can_be_held_alone_too():
-    on = machine(gpu(0, (0, "0")), gpu(1, (0, "0")), gpu(2, (0, "1")))
-    half = pod({"gpu.shared": 1, "gpu-core": 50, "gpu-memory-ratio": 50})
-    held = holding(gpus=[0], share=50, hints={"gpu": {"exclusivePolicy": "DeviceLevel"}})
-    assert given_devices(half, on, held) == {"gpu": [1]}
-    held = holding(gpus=[0], share=50, hints={"gpu": {"exclusivePolicy": "PCIeLevel"}})
-    assert given_devices(half, on, held) == {"gpu": [2]}
 
 
 def test_the_release_excludes_nobody():

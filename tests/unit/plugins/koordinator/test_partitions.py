@@ -50,13 +50,6 @@ def test_prefer_gives_them_first():
     assert given(gpus(3), on) == {"gpu": [0, 1, 2]}
 
 
-def test_without_a_table_honor_gives_nothing():
-    on = machine(gpu(0), labels=HONOR)
-    assert given(gpus(1), on) == "partition-table-missing"
-    half = pod({"gpu-core": 50, "gpu-memory-ratio": 50})
-    assert given(half, on) == {"gpu": [0]}
-
-
 SCORED = {"2": [part(0, 1, score=1), part(2, 3, score=5), part(4, 5, score=5)]}
 
 
@@ -126,11 +119,6 @@ def test_the_greatest_bandwidth_is_left_for_others():
     assert given(gpus(2), with_table(table)) == {"gpu": [2, 3]}
 
 
-def test_partitions_of_sizes_that_are_no_power_of_two_count_too():
-    table = {"1": [part(0), part(3)], "3": [part(0, 1, 2)]}
-    assert given(gpus(1), with_table(table, gpus=4)) == {"gpu": [3]}
-
-
 def test_used_sick_and_hidden_gpus_spoil_a_partition():
     on = with_table(PAIRS)
     assert given(gpus(2), on, holding(gpus=[0], share=1)) == {"gpu": [1, 5]}
@@ -139,20 +127,6 @@ def test_used_sick_and_hidden_gpus_spoil_a_partition():
     selector = {"gpu": {"selector": {"matchLabels": {"a": "b"}}}}
     hidden = pod({"nvidia.com/gpu": 2}, hint=selector)
     assert given(hidden, on) == "no-feasible-partition"
-
-
-def test_a_partition_must_have_room_for_what_is_asked():
-    small = [gpu(i) | {"resources": {"koordinator.sh/gpu-core": "50"}} for i in range(2)]
-    annotations = {"scheduling.koordinator.sh/gpu-partitions": json.dumps({"2": [part(0, 1)]})}
-    on = machine(*small, labels=HONOR, annotations=annotations)
-    assert given(gpus(2), on) == "no-feasible-partition"
-
-
-def test_what_is_sick_does_not_remain_for_anybody():
-    table = {"1": [part(0), part(3)], "3": [part(0, 1, 2)]}
-    annotations = {"scheduling.koordinator.sh/gpu-partitions": json.dumps(table)}
-    sick = [gpu(i, health=i != 1) for i in range(4)]
-    assert given(gpus(1), machine(*sick, labels=HONOR, annotations=annotations)) == {"gpu": [0]}
 
 
 def test_nearness_decides_between_equal_partitions_only():
@@ -169,14 +143,6 @@ def test_nearness_decides_between_equal_partitions_only():
     assert beside({"1": singles}) == {"gpu": [2], "rdma": [0]}
     assert beside({"1": [part(0, score=2), *singles[1:]]}) == {"gpu": [0], "rdma": [0]}
     assert beside({"1": singles, "3": [part(1, 2, 3)]}) == {"gpu": [0], "rdma": [0]}
-
-
-def test_partitions_beside_nics_are_searched():
-    table = {"1": [part(0), part(1)]}
-    annotations = {"scheduling.koordinator.sh/gpu-partitions": json.dumps(table)}
-    on = machine(gpu(0, (0, "0")), gpu(1, (0, "1")), nic(1, (0, "1")), labels=HONOR, annotations=annotations)
-    joint = {"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"}
-    assert given(pod({"nvidia.com/gpu": 1, "rdma": 1}, joint=joint), on) == {"gpu": [1], "rdma": [1]}
 
 
 def test_the_release_reads_the_policy_where_the_table_is():

@@ -51,11 +51,6 @@ def test_restartable_init_containers_run_beside_the_others():
     assert requested(wants) == {"koordinator.sh/rdma": 15}
 
 
-def test_a_limit_without_a_request_is_one():
-    wants = pod({}, containers=[{"resources": {"limits": {"nvidia.com/gpu": 2}}}])
-    assert requested(wants) == {"nvidia.com/gpu": 2}
-
-
 def test_old_names_are_read_unless_the_new_one_is_there():
     assert requested(pod({"kubernetes.io/rdma": 100})) == {"koordinator.sh/rdma": 100}
     assert requested(pod({"kubernetes.io/rdma": 100, "rdma": 50})) == {"koordinator.sh/rdma": 50}

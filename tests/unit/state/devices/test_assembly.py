@@ -64,8 +64,6 @@ CHANGES = st.lists(
 )
 """Number of a slice, of its device, and what this becomes"""
 
-NAMES = ("s-1", "s-2", "u")
-
 
 def world() -> list[Object]:
     """Two slices of a pool with counters, and a pool without; three devices each."""
@@ -222,28 +220,6 @@ def store_after(*changes: Changed | Removed) -> Store:
 
 
 @pytest.mark.parametrize("steps", range(3))
-def test_a_pool_that_changes_meanwhile_starts_over(steps: int):
-    store = store_after(*changes("A", "B", "C"))
-    for _ in range(steps):
-        store.supply.build_ahead(1)
-    for change in changes("A", "X"):
-        store.apply(change)
-    store.supply.build_ahead(1)
-    assert picture(store.snapshot()) == picture(store_after(*changes("A", "X")).snapshot())
-
-
-@pytest.mark.parametrize("steps", range(3))
-def test_a_pool_that_is_deleted_meanwhile_is_dropped(steps: int):
-    store = store_after(*changes("A", "B", "C"))
-    for _ in range(steps):
-        store.supply.build_ahead(1)
-    gone = Removed("ResourceSlice", ObjectKey("", "s"))
-    store.apply(gone)
-    store.supply.build_ahead(1)
-    assert picture(store.snapshot()) == picture(store_after(*changes("A", "B", "C"), gone).snapshot())
-
-
-@pytest.mark.parametrize("steps", range(3))
 def test_a_pool_that_is_as_it_was_is_built_for_what_was_drawn_meanwhile(steps: int):
     """A held device keeps its draw of 20 when its slice goes, which is no whole unit of what remains."""
     first, second, claim = (
@@ -359,11 +335,6 @@ def test_a_rule_taints_the_devices_it_names(selector: Object | None, expected: d
     assert taints(taint_rule("r", selector, taint("t"))) == expected
 
 
-def test_rules_apply_in_the_order_of_their_names():
-    rules = [taint_rule(name, {"device": "A"}, taint(f"t-{name}")) for name in ("b", "a", "c")]
-    assert taints(*rules)["d/q/A"] == taints(*reversed(rules))["d/q/A"] == "t-a t-b t-c"
-
-
 def test_a_taint_that_a_device_already_has_is_added_again():
     """TNT-8: each must be tolerated. The added taint may equal one of another device."""
     assert taints(taint_rule("a", {}, taint("own")), taint_rule("b", {}, taint("own"))) == {
@@ -378,18 +349,6 @@ def test_a_taint_that_a_device_already_has_is_added_again():
 def test_without_the_gates_rules_are_ignored(gate: str):
     semantics = Semantics(gates=frozenset(GATES) - {gate})
     assert taints(taint_rule("r", {}, taint("t")), semantics=semantics) == OWN
-
-
-def test_new_devices_are_tainted_and_deleted_rules_remove_their_taints():
-    state = store(node("n"), SLICES[0], taint_rule("r", {"device": "A"}, taint("t")))
-    before = state.snapshot()
-    state.apply(Changed("ResourceSlice", typed(SLICES[2])))
-    assert [d["taints"] for d in picture(state.snapshot())["devices"].values()] == [["t"], ["own"], ["t"]]
-    state.apply(Changed("DeviceTaintRule", typed(taint_rule("r", {"device": "B"}, taint("u")))))
-    assert [d["taints"] for d in picture(state.snapshot())["devices"].values()] == [[], ["own", "u"], []]
-    state.apply(Removed("DeviceTaintRule", ObjectKey("", "r")))
-    assert [d["taints"] for d in picture(state.snapshot())["devices"].values()] == [[], ["own"], []]
-    assert [d["taints"] for d in picture(before)["devices"].values()] == [["t"], ["own"]]
 
 
 def test_a_rule_follows_the_class_that_it_names():

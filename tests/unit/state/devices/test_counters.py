@@ -60,24 +60,6 @@ def problem(seen: Snapshot, name: str = "p") -> str:
 # -- exact amounts
 
 
-def test_gigabytes_and_thousandths_in_one_set():
-    seen = see(
-        *pool(
-            {"g": {"memory": "80Gi", "share": "1m"}},
-            [{"g": {"memory": "10Gi"}}, {"g": {"memory": "40Gi", "share": "1m"}}, {"g": {"memory": 1}}],
-        ),
-        held("c", hold("0")),
-    )
-    assert problem(seen) == ""
-    assert left(seen) == {("g", "memory"): 70 * 2**30, ("g", "share"): Fraction(1, 1000)}
-    assert fitting(seen) == "Z 0 1 2"
-
-
-def test_a_billionth_too_much_does_not_fit():
-    seen = see(*pool({"g": {"m": "1"}}, [{"g": {"m": "1"}}, {"g": {"m": "1000000001n"}}]))
-    assert fitting(seen) == "Z 0"
-
-
 @pytest.mark.parametrize(
     ("total", "draws"),
     [
@@ -129,17 +111,6 @@ def test_what_is_left_is_the_plain_difference(total: str, draws: list[str], take
     assert left(seen) == {("g", "m"): Fraction(rest, NANO)}
     fine = [str(n) for n, amount in enumerate(amounts) if rest >= 0 and (amount <= rest or amount == 0)]
     assert fitting(seen) == " ".join(["Z", *fine])
-
-
-def test_equal_draws_from_sets_with_different_units():
-    """The number 1 means different amounts in the units of two pools."""
-    seen = see(
-        *pool({"g": {"m": "4Gi"}}, [{"g": {"m": "1Gi"}}], name="a"),
-        *pool({"g": {"m": "4m"}}, [{"g": {"m": "1m"}}], name="b"),
-        held("c", hold("0", pool="a"), hold("0", pool="b")),
-    )
-    rest = {(id_.pool, counter): nanos for (id_, _, _, counter), nanos in picture(seen)["counters"].items()}
-    assert rest == {("a", "m"): 3 * 2**30 * NANO, ("b", "m"): 3 * NANO // 1000}
 
 
 # -- what makes a pool invalid (POOL-11)
@@ -215,17 +186,6 @@ def test_another_generation_may_be_broken():
     assert pool_there.usable is Usable.INVALID
 
 
-def test_generations_do_not_share_counters():
-    old = pool({"g": {"m": 4}}, [{"g": {"m": 3}}])
-    new = pool({"g": {"m": 9}}, [{"g": {"m": 5}}], generation=2)
-    for raw in new:
-        raw["metadata"]["name"] += "-2"
-    seen = see(*old, *new, held("c", hold("0")))
-    assert sorted(
-        (generation, nanos // NANO) for (_, generation, _, _), nanos in picture(seen)["counters"].items()
-    ) == [(1, 1), (2, 4)]
-
-
 def test_a_dangling_draw_of_another_nodes_device_invalidates_the_pool():
     """POOL-11: devices of other nodes are checked too."""
     seen = snapshot(
@@ -248,29 +208,11 @@ def test_without_the_gate_counters_are_ignored():
 # -- odd, but allowed
 
 
-def test_an_unused_counter_and_a_set_without_counters():
-    seen = see(*pool({"g": {"m": 1, "k": 2}, "h": {}}, [{"g": {"m": 1}}, {"h": {}}]))
-    assert problem(seen) == ""
-    assert left(seen) == {("g", "m"): 1, ("g", "k"): 2}
-    assert fitting(seen) == "Z 0 1"
-
-
 def test_a_negative_total_blocks_devices_that_draw():
     """POOL-12: this is no error. CTR-6: no device of the pool that draws can be allocated."""
     seen = see(*pool({"g": {"m": -1}, "h": {"k": 1}}, [{"h": {"k": 1}}, {"g": {"m": 0}}, {}]))
     assert problem(seen) == ""
     assert fitting(seen) == "Z 2"
-
-
-def test_two_draws_from_one_set_are_added():
-    twice = device("A", consumesCounters=[{"counterSet": "g", "counters": {"m": {"value": "20"}}}] * 2)
-    common = {"slices": 2, **ON_N}
-    counters = counter_slice("t", {"g": {"m": 30}}, **common)
-    seen = see(counters, resource_slice("s", [twice], **common))
-    assert fitting(seen) == "Z"
-    assert left(see(counters, resource_slice("s", [twice], **common), held("c", hold("A")))) == {
-        ("g", "m"): -10
-    }
 
 
 def test_devices_and_counters_in_one_slice():

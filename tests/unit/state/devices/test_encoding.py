@@ -12,14 +12,11 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import decode
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.store import Store
-from reconciler.state.trial import load, store_of
 from tests.tools.builders import (
     DRA,
     Object,
     counter_slice,
     device,
-    held,
-    hold,
     node,
     resource_slice,
     snapshot,
@@ -94,22 +91,6 @@ def test_identical_machines_share_their_counters():
     pools = from_text(*WORLDS["alike"]).fleet.pools
     assert [pool.id for pool in pools] == [PoolID("d", "m"), PoolID("d", "n")]
     assert pools[0].counters is pools[1].counters
-
-
-def test_identical_machines_of_two_generations_have_separate_counters():
-    columns = from_text(*WORLDS["another generation"]).fleet.set_columns
-    assert [one.id.generation for one in columns] == [1, 2]
-
-
-def test_an_over_committed_pool_does_not_affect_an_earlier_pool():
-    store = store_of(map(typed, (*machine("n", "1"), held("c", hold("B", pool="n")))), Semantics())
-    store.snapshot()
-    load(store, map(typed, machine("m")))
-    seen = store.snapshot()
-    assert [seen.fleet.id_of(row) for row in seen.occupancy.fits.nonzero()[0].tolist()] == [
-        DeviceID("d", "m", "A"),
-        DeviceID("d", "m", "B"),
-    ]
 
 
 def test_a_problem_names_the_slice_that_has_it():

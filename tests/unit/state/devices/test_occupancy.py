@@ -135,13 +135,6 @@ def test_a_device_held_exclusively_and_in_shares_is_charged_once():
     assert state(seen, "a") == (True, True, {})
 
 
-def test_a_name_in_two_generations_is_held_in_both():
-    """Until the old slices are deleted, it is unknown which of the two was allocated."""
-    new = resource_slice("new", [device("A")], generation=2, **ON_N)
-    seen = snapshot(node("n"), resource_slice("old", [device("A")], **ON_N), new, held("c", hold("A")))
-    assert [d["held"] for d in picture(seen)["devices"].values()] == [True, True]
-
-
 def test_a_long_series_of_changes_can_be_undone(monkeypatch: pytest.MonkeyPatch):
     """Also with more changes than the trail keeps."""
     monkeypatch.setattr(occupancy_columns, "LONGEST_TRAIL", 3)

@@ -343,12 +343,6 @@ def test_a_node_sees(case: Case):
     assert see(case.slices, on=case.on, rules=case.rules)[1] == case.sees
 
 
-def test_pools_with_one_name_are_distinguished_by_driver():
-    view, told = see([resource_slice(d, A, driver=d, **ON_N) for d in ("e", "d")])
-    assert told == "p usable A; p usable A"
-    assert [str(pool.pool) for pool in view.pools] == ["d/p", "e/p"]
-
-
 def test_an_unusable_pool_says_why():
     view, _ = see(
         [
@@ -394,14 +388,6 @@ def test_an_invalid_selector_is_an_error_if_it_is_needed(slices: list[Object]):
 )
 def test_an_invalid_selector_that_is_not_needed_is_ignored(slices: list[Object]):
     assert "usable" in see(slices)[1] or see(slices)[1] == ""
-
-
-def test_unused_views_report_no_error():
-    seen = snapshot(node("n", zone="a"), node("m"), resource_slice("s", A, **UNREADABLE))
-    assert set(seen.topology.nodes) == {"n", "m"}
-    for name in ("n", "m", "n"):
-        with pytest.raises(Rejected):
-            seen.topology.view(name)
 
 
 @settings(deadline=None)

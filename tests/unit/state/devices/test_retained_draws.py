@@ -64,31 +64,12 @@ def test_a_held_device_is_charged_what_it_drew(now: dict[str, Draws], charged: i
     assert "b" in fitting(picture_of.snapshot())
 
 
-def test_a_new_generation_is_charged_by_name():
-    """Slice by slice, also for counters in other units."""
-    picture_of = store(node("n"), *published({"a": m(15), "b": m(25)}), held("c", hold("a")))
-    for one in published({"b": m(20)}, {"g": {"m": 40}}, generation=2):
-        change(picture_of, one)
-    assert left(picture_of.snapshot())["d/p/m"] == 25
-    change(picture_of, claim("c"))
-    assert left(picture_of.snapshot())["d/p/m"] == 40
-
-
 def test_amounts_below_the_published_unit_are_charged_exactly():
     devices = {name: m(5) for name in "wxyz"}
     picture_of = store(node("n"), *published(devices), held("c", *map(hold, "wxyz")))
     change(picture_of, *published({"b": m(20)}))
     assert left(picture_of.snapshot())["d/p/m"] == 20
     assert fitting(picture_of.snapshot()) == "b"
-
-
-def test_a_set_that_shrank_is_over_committed_and_blocks_its_pool_only():
-    picture_of = store(node("n"), *published({"a": m(30), "b": m(1)}), held("c", hold("a")))
-    change(picture_of, resource_slice("q", [device("Q")], pool="q", **ON_N))
-    change(picture_of, *published({"b": m(1)}, m(20)))
-    seen = picture_of.snapshot()
-    assert left(seen)["d/p/m"] == -10
-    assert (fitting(seen), fitting(seen, ("d", "q"))) == ("", "Q")
 
 
 def test_lost_counters_are_reported():
@@ -101,25 +82,6 @@ def test_lost_counters_are_reported():
     assert left(picture_of.snapshot()) == {"d/p/m": 20}
     change(picture_of, claim("c"))
     assert picture_of.snapshot().occupancy.overcharges == {}
-
-
-def test_the_next_claim_of_a_device_is_charged_the_current_draw():
-    """Released and taken again between two snapshots: it was allocated from the current slices."""
-    picture_of = store(node("n"), *published({"a": m(20)}), held("c", hold("a")))
-    change(picture_of, *published({"a": m(10)})[1:])
-    assert left(picture_of.snapshot())["d/p/m"] == 20
-    picture_of.apply(Removed("ResourceClaim", ObjectKey("default", "c")))
-    change(picture_of, held("e", hold("a")))
-    assert left(picture_of.snapshot())["d/p/m"] == 30
-
-
-def test_a_retained_draw_is_charged_until_the_last_holder_releases():
-    picture_of = store(node("n"), *published({"a": m(20)}), held("c", hold("a")), held("e", hold("a")))
-    change(picture_of, *published({"b": m(40)})[1:])
-    change(picture_of, claim("c"))
-    assert left(picture_of.snapshot())["d/p/m"] == 20
-    change(picture_of, claim("e"))
-    assert left(picture_of.snapshot())["d/p/m"] == 40
 
 
 def test_draws_of_incomplete_generations_are_not_retained():

@@ -168,23 +168,6 @@ def test_a_fork_and_its_origin_change_independently():
     assert (list(store.snapshot().topology.nodes), list(fork.snapshot().topology.nodes)) == (["n"], [])
 
 
-def test_a_fork_has_the_retained_draws():
-    def gpu(drawn: int) -> list[Object]:
-        content = [device("A", draws={"g": {"memory": drawn}})]
-        return [
-            resource_slice("s", content, slices=2, nodeName="n"),
-            counter_slice("t", {"g": {"memory": 10}}, slices=2, nodeName="n"),
-        ]
-
-    store = filled(node("n"), device_class(), *gpu(5), held("h", hold("A")), *gpu(1))
-    fork = Forked.fork_of(store).store()
-    left = store.snapshot().occupancy.left
-    assert np.array_equal(fork.snapshot().occupancy.left, left)
-    fork.apply(Removed("ResourceClaim", ObjectKey("default", "h")))
-    assert not np.array_equal(fork.snapshot().occupancy.left, left)
-    assert np.array_equal(store.snapshot().occupancy.left, left)
-
-
 def test_devices_of_a_fork_cannot_change():
     fork = Forked.fork_of(filled(node("n"))).store()
     with pytest.raises(Inconsistent):
