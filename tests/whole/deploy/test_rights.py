@@ -1,6 +1,7 @@
 """The process under the rights that `deploy` gives it, by a real token: they are enough, and no more."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -25,11 +26,13 @@ from reconciler.embedded import serve
 from reconciler.errors import Undecided
 from reconciler.operations import doctor_schedule
 from reconciler.operations.doctor_schedule import DoctorSchedule
+from reconciler.operations.serving.access import CACHE_SECONDS
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.serving.server import access_for, serving
 from reconciler.plugins.koordinator.names import ALLOCATED
 from reconciler.settings import Settings
 from tests.tools import deployed_rights
+from tests.tools.deployed_rights import DEPLOY, Granted, bound
 from tests.tools.enforced_rights import PROMETHEUS, cluster, kubeconfig
 from tests.tools.faulty_transport import Faulty, Send
 from tests.tools.gangs import child_of, pod_group
@@ -41,8 +44,6 @@ from tests.tools.rights_session import Noting, Rights, as_deployed, asked
 from tests.tools.running_reconciler import Cluster, Running
 from tests.tools.small_fleet import claim, device_class, devices, node, pod
 from tests.tools.volume_scenarios import mounting, storage_class, volume_claim
-
-pytestmark = pytest.mark.loopback
 
 STARTED = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}
 APART = apart(term("kubernetes.io/hostname", namespaceSelector={"matchLabels": {"team": "x"}}))
@@ -160,6 +161,7 @@ def advised(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     return made
 
 
+@pytest.mark.loopback
 async def test_the_deployed_rights_are_enough_for_everything_and_for_nothing_else(
     tmp_path: Path,
     rights: Rights,
@@ -208,6 +210,7 @@ async def test_the_deployed_rights_are_enough_for_everything_and_for_nothing_els
     assert rights.judge(whole=True) == []
 
 
+@pytest.mark.loopback
 async def test_the_rights_of_shadow_mode_are_enough_and_change_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, round_made: asyncio.Event
 ):
@@ -229,6 +232,7 @@ async def test_the_rights_of_shadow_mode_are_enough_and_change_nothing(
     assert rights.judge(whole=True) == []
 
 
+@pytest.mark.loopback
 async def test_the_rights_to_evict_are_enough_and_bound_for_that_alone(tmp_path: Path):
     rights = Rights({"evict": deployed_rights.granted("evict")})
     found, api = cluster("evict")
@@ -253,6 +257,7 @@ async def test_the_rights_to_evict_are_enough_and_bound_for_that_alone(tmp_path:
     assert rights.judge(whole=True) == []
 
 
+@pytest.mark.loopback
 async def test_plans_that_are_shown_need_to_read_budgets_and_nothing_more(tmp_path: Path):
     rights = Rights({mode: deployed_rights.granted(mode) for mode in ("allocate", "advise")})
     found, api = cluster("advise")
@@ -276,6 +281,7 @@ async def test_plans_that_are_shown_need_to_read_budgets_and_nothing_more(tmp_pa
     }  # fmt: skip
 
 
+@pytest.mark.loopback
 async def test_without_the_role_it_does_not_start_and_says_what_is_missing(tmp_path: Path):
     found, _ = cluster()
     rights = Rights({mode: deployed_rights.granted(mode) for mode in ("allocate", "evict")})
@@ -292,6 +298,7 @@ async def test_without_the_role_it_does_not_start_and_says_what_is_missing(tmp_p
     assert "patch pods/status. Add deploy/components/rebalance" in str(refused)
 
 
+@pytest.mark.loopback
 @pytest.mark.parametrize(
     ("method", "path", "query", "wanted"),
     [
@@ -312,6 +319,7 @@ def test_a_request_is_known_by_its_verb_and_resource(method: str, path: str, que
     assert (found.verb, found.group, found.resource, found.namespace, found.name) == wanted
 
 
+@pytest.mark.loopback
 def test_names_that_settings_choose_are_taken_for_those_of_deploy():
     there = deployed_rights.settings()
     settings = Settings(pause_config_map="ops/switch", demand_config_map="ops/demand", lease_namespace="ops")
@@ -324,6 +332,7 @@ def test_names_that_settings_choose_are_taken_for_those_of_deploy():
     assert as_deployed(other, settings, there) == other
 
 
+@pytest.mark.loopback
 def test_what_is_not_granted_and_what_is_not_needed_are_both_told(monkeypatch: pytest.MonkeyPatch):
     rights = Rights({"allocate": deployed_rights.granted("allocate")})
     monkeypatch.setenv("PYTEST_CURRENT_TEST", "tests/x.py::test_y (call)")
@@ -337,3 +346,30 @@ def test_what_is_not_granted_and_what_is_not_needed_are_both_told(monkeypatch: p
     unused = rights.judge(whole=True)[2:]
     assert "the role for allocate grants patch pods, which no test needs" in unused
     assert "the role for allocate grants list nodes, which no test needs" not in unused
+
+
+# -- What the page on security says of rights is so.
+
+
+PAGE = (DEPLOY.parent / "docs" / "security.md").read_text()
+
+
+def test_the_rights_are_those_of_the_roles():
+    rights = Granted(bound("allocate")).rights
+    wanted: dict[str, set[str]] = {}
+    for right in rights:
+        wanted.setdefault(f"{right.resource}.{right.group}".rstrip("."), set()).add(right.verb)
+    rows = re.findall(r"^\| `([a-z0-9/.-]+)` \| ([a-z, ]+) \| [^|]+ \| [^|]+ \|$", PAGE, re.MULTILINE)
+    assert {resource: set(verbs.split(", ")) for resource, verbs in rows} == wanted
+    assert len(rows) == len(wanted)
+
+
+def test_answers_are_remembered_as_long_as_the_page_says():
+    assert f"remembered for {CACHE_SECONDS:.0f} s" in PAGE
+
+
+def test_every_file_and_setting_that_is_named_exists():
+    for path in re.findall(r"`(deploy/[A-Za-z/.]+)`", PAGE):
+        assert (DEPLOY.parent / path).exists(), path
+    for name in re.findall(r"`(status_[a-z_]+|search_steps|own_[a-z]+|insecure_[a-z_]+)`", PAGE):
+        assert name in Settings.model_fields

@@ -12,7 +12,7 @@ import pytest
 from docs.pictures import rooms as picture
 from tests.tools.checkout import DOCS, ROOT
 from tests.tools.rooms import BESIDE, LEVELS, LOOKS_OUT
-from tests.tools.structure import imports, modules
+from tests.tools.structure import entries, entry, imports, levels, modules, way_of_a_claim
 
 PAGE = (DOCS / "architecture.md").read_text()
 _FILE = re.compile(r"`((?:[\w-]+/)*[\w-]+\.py)(?:: (\w+))?`")
@@ -99,3 +99,25 @@ def test_the_glossary_is_sorted_and_says_each_word_once():
     words = items("Glossary")
     assert len(words) > 20
     assert words == sorted(set(words))
+
+
+# -- How a claim gets from its watch event to its write-back, through the rooms of the program.
+
+
+UP = {
+    ("reconciler.api.objects.plan", "reconciler.allocation.dra.result"),
+    ("reconciler.control.background_search", "reconciler.app.control"),
+    ("reconciler.cluster.watch", "reconciler.control.intake"),
+    ("reconciler.cluster.events", "reconciler.control.intake"),
+    ("reconciler.cluster.client", "reconciler.operations.metrics.requests"),
+    ("reconciler.control.decisions.declaration", "reconciler.operations.observer"),
+}
+"""Calls from a room to a higher one"""
+
+
+@pytest.mark.loopback
+async def test_few_calls_go_to_a_higher_room():
+    level = levels(entries())
+    calls = [call[:2] for call in await way_of_a_claim()]
+    assert {(caller, callee) for caller, callee in calls if level[entry(callee)] > level[entry(caller)]} <= UP
+    assert ("reconciler.cluster.watch", "reconciler.control.intake") in calls

@@ -3,13 +3,13 @@
 import re
 import sys
 from io import StringIO
+from itertools import combinations
+from typing import Any, NamedTuple
 
 import pytest
 
 from reconciler.cli.demo import play, read_demo_manifests
 from reconciler.cli.output import Console
-
-pytestmark = pytest.mark.loopback
 
 
 async def shown() -> str:
@@ -18,6 +18,7 @@ async def shown() -> str:
     return re.sub(r"-[a-z0-9]{5}\b(?=:|  )", "", out.getvalue())
 
 
+@pytest.mark.loopback
 async def test_it_prints_each_allocation_and_why_the_rest_is_pending(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("COLUMNS", raising=False)
     # Which of equal devices a claim gets depends on when the pods' claims are there, so they are not named.
@@ -42,3 +43,102 @@ async def test_it_prints_each_allocation_and_why_the_rest_is_pending(monkeypatch
         "9 claims allocated, 8 still in use; 6 pending. Pods: 7 running, 1 succeeded, 1 gated.",
     ):
         assert line in text
+
+
+# -- The demo's A100 against the arithmetic of MIG: profiles, places and what each of them draws.
+
+
+class Profile(NamedTuple):
+    memory: str
+    slices: int
+    multiprocessors: int
+    engines: tuple[int, int, int, int]
+    """Copy engines, decoders, JPEG engines, OFA engines"""
+    starts: tuple[int, ...]
+    """First memory slice of each place"""
+
+
+MIG = {
+    "7g.40gb": Profile("40192Mi", 8, 98, (7, 5, 1, 1), (0,)),
+    "4g.20gb": Profile("19968Mi", 4, 56, (4, 2, 0, 0), (0,)),
+    "3g.20gb": Profile("19968Mi", 4, 42, (3, 2, 0, 0), (0, 4)),
+    "2g.10gb": Profile("9856Mi", 2, 28, (2, 1, 0, 0), (0, 2, 4)),
+    "1g.10gb": Profile("9856Mi", 2, 14, (1, 1, 0, 0), (0, 2, 4, 6)),
+    "1g.5gb+me": Profile("4864Mi", 1, 14, (1, 1, 1, 1), tuple(range(7))),
+    "1g.5gb": Profile("4864Mi", 1, 14, (1, 0, 0, 0), tuple(range(7))),
+}
+ENGINES = ("copy-engines", "decoders", "jpeg-engines", "ofa-engines")
+
+
+def expected(profile: Profile, start: int) -> dict[str, str]:
+    draw = {"memory": profile.memory, "multiprocessors": str(profile.multiprocessors)}
+    draw |= {name: str(count) for name, count in zip(ENGINES, profile.engines, strict=True) if count}
+    return draw | {f"memory-slice-{n}": "1" for n in range(start, start + profile.slices)}
+
+
+def slices(pool: str) -> list[dict[str, Any]]:
+    return [
+        raw["spec"]
+        for raw in read_demo_manifests(sys.stdin.buffer)
+        if raw["kind"] == "ResourceSlice" and raw["spec"]["pool"]["name"] == pool
+    ]
+
+
+def values(counters: dict[str, dict[str, str]]) -> dict[str, str]:
+    return {name: counter["value"] for name, counter in counters.items()}
+
+
+COUNTERS, DEVICES = sorted(slices("a100-0"), key=lambda spec: "devices" in spec)
+
+
+@pytest.mark.parametrize("gpu", [0, 1])
+@pytest.mark.parametrize("name", MIG)
+def test_every_placement_of_a_profile_is_published_and_draws_what_the_profile_needs(name: str, gpu: int):
+    found = [
+        device["consumesCounters"]
+        for device in DEVICES["devices"]
+        if device["attributes"].get("profile") == {"string": name}
+        and device["attributes"]["parentIndex"] == {"int": gpu}
+    ]
+    assert [[(draw["counterSet"], values(draw["counters"])) for draw in draws] for draws in found] == [
+        [(f"gpu-{gpu}-counter-set", expected(MIG[name], start))] for start in MIG[name].starts
+    ]
+
+
+def test_the_whole_gpu_draws_all_counters():
+    totals = {pool["name"]: values(pool["counters"]) for pool in COUNTERS["sharedCounters"]}
+    whole = {
+        device["consumesCounters"][0]["counterSet"]: values(device["consumesCounters"][0]["counters"])
+        for device in DEVICES["devices"]
+        if device["attributes"]["type"] == {"string": "gpu"}
+    }
+    assert whole == totals
+
+
+def test_each_gpu_has_26_devices_with_unique_names():
+    names = [device["name"] for device in DEVICES["devices"]]
+    assert len(names) == len(set(names)) == 2 * 26
+
+
+@pytest.mark.parametrize("pool", ["a100-0", "h100-0", "tpu-4x4"])
+def test_pools_have_the_right_slice_count(pool: str):
+    by_driver: dict[str, list[dict[str, Any]]] = {}
+    for spec in slices(pool):
+        by_driver.setdefault(spec["driver"], []).append(spec)
+    for specs in by_driver.values():
+        assert [spec["pool"]["resourceSliceCount"] for spec in specs] == [len(specs)] * len(specs)
+
+
+def test_parts_of_the_torus_overlap_where_they_share_a_node():
+    chips: dict[str, dict[str, str]] = {}
+    for spec in slices("tpu-4x4"):
+        for device in spec.get("devices", ()):
+            chips[device["name"]] = values(device["consumesCounters"][0]["counters"])
+    assert len(chips) == 1 + 2 + 4
+    apart = {
+        frozenset(pair)
+        for pair in combinations(chips, 2)
+        if not chips[pair[0]].keys() & chips[pair[1]].keys()
+    }
+    assert frozenset({"slice-2x4-0", "slice-2x4-1"}) in apart
+    assert not any("slice-4x4" in pair for pair in apart)

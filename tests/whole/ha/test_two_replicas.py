@@ -2,15 +2,18 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from random import Random
 from typing import Any
 
 import pytest
 
-from reconciler.api.validation.served_kinds import LEASE
+from reconciler.api.validation.served_kinds import DEVICE_CLASS, LEASE
+from reconciler.control.decisions.allocating import Allocated, Freed, Waits
+from reconciler.ha.shard import POOLS, parse_shard
 from tests.tools.faulty_transport import Held
 from tests.tools.patience import PATIENCE
-from tests.tools.replicas import FAST, Replica, replicas
-from tests.tools.small_fleet import claim
+from tests.tools.replicas import FAST, Replica, Replicas, replicas
+from tests.tools.small_fleet import claim, device_class, devices, node, pod
 
 
 async def test_one_decides_and_the_other_takes_over_when_it_is_killed():
@@ -126,3 +129,149 @@ async def test_a_killed_leader_is_followed_in_time(after: float):
 @pytest.mark.parametrize("after", [0.0, 0.3, 0.7, 1.1, 1.6])
 async def test_a_stopped_leader_is_followed_in_two_seconds(after: float):
     assert await until_the_other_decides("stop", after) < 2
+
+
+# -- Processes of different shards on one cluster, over HTTP.
+
+
+NIC = "nic.example.com"
+GPUS, NICS = "driver=gpu.example.com", f"driver={NIC}"
+
+
+def fleet() -> list[Any]:
+    nics = [devices(name, "n0", "n1", driver=NIC) for name in ("a", "b")]
+    return [device_class("nic", NIC), node("b"), devices("b", "d0", "d1"), *nics]
+
+
+async def heard(replica: Replica, name: str) -> str:
+    """The reason for which a claim waits."""
+
+    def reasons() -> list[str]:
+        told = [one for one in replica.decisions if isinstance(one, Waits)]
+        return [one.reason for one in told if any(key.name == name for key in one.claims)]
+
+    await replica.until(reasons)
+    return reasons()[0]
+
+
+def held_by(found: Replicas, name: str) -> str:
+    results = found.cluster.claim(name)["status"]["allocation"]["devices"]["results"]
+    return ",".join(sorted({result["driver"] for result in results}))
+
+
+def given_out(found: Replicas) -> list[tuple[str, str, str]]:
+    return [
+        (result["driver"], result["pool"], result["device"])
+        for one in found.cluster.claims()
+        for result in one.get("status", {}).get("allocation", {}).get("devices", {}).get("results", ())
+    ]
+
+
+async def test_each_shard_serves_its_own_and_says_what_needs_both():
+    async with replicas(*fleet()) as found:
+        gpus, nics = found.start(shard=GPUS), found.start(shard=NICS)
+        found.cluster.load(claim("gpu"), claim("nic", device_class="nic"))
+        await found.cluster.until(lambda: found.cluster.devices("gpu") and found.cluster.devices("nic"))
+        both = claim("both")
+        wanted = [{"name": n, "exactly": {"deviceClassName": n}} for n in ("gpu", "nic")]
+        both["spec"] = {"devices": {"requests": wanted}}
+        found.cluster.load(both)
+        assert await heard(gpus, "both") == await heard(nics, "both") == "NeedsSeveralShards"
+        found.cluster.load(
+            claim("one", managed=False),
+            claim("other", device_class="nic", managed=False),
+            pod("p", "one", "other"),
+        )
+        assert await heard(gpus, "one") == await heard(nics, "one") == "NeedsSeveralShards"
+        await gpus.until(lambda: gpus.allocated() == ["gpu"])
+        await nics.until(lambda: nics.allocated() == ["nic"])
+        assert (held_by(found, "gpu"), held_by(found, "nic")) == ("gpu.example.com", NIC)
+        assert not [one for one in gpus.decisions if isinstance(one, Waits) and "nic" in str(one.claims)[:40]]
+        for name in ("both", "one", "other"):
+            assert not found.cluster.devices(name)
+            assert "finalizers" not in found.cluster.claim(name)["metadata"]
+
+
+async def test_a_class_that_says_more_later_brings_its_claims_to_their_shard():
+    async with replicas(*fleet()) as found:
+        gpus = found.start(shard=GPUS)
+        vague = device_class("vague")
+        vague["spec"]["selectors"][0]["cel"]["expression"] = "device.driver != 'nobody'"
+        found.cluster.load(vague, claim("c", device_class="vague"))
+        assert await heard(gpus, "c") == "NeedsSeveralShards"
+        better = device_class("vague")["spec"]
+        found.cluster.api.update(DEVICE_CLASS, "", "vague", lambda shown: {**shown, "spec": better})
+        await found.cluster.until(lambda: found.cluster.devices("c"))
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [("", GPUS), (GPUS, ""), (GPUS, f"{GPUS},{NICS}")],
+    ids=["the whole first", "the part first", "a part of it first"],
+)
+async def test_who_overlaps_with_a_live_shard_does_nothing_until_that_ends(earlier: str, later: str):
+    """In whichever order they start."""
+    async with replicas(*fleet()) as found:
+        one = found.start(shard=earlier)
+        await found.until_held(parse_shard(earlier).lease)
+        other = found.start(shard=later)
+        found.cluster.load(claim("first"))
+        await found.cluster.until(lambda: found.cluster.devices("first"))
+        await one.until(lambda: one.allocated() == ["first"])
+        await found.stop(one)
+        await found.until_held(parse_shard(later).lease)
+        found.cluster.load(claim("second"))
+        await found.cluster.until(lambda: found.cluster.devices("second"))
+        await other.until(lambda: other.allocated() == ["second"])
+
+
+async def test_shards_that_differ_in_pools_serve_the_claims_that_say_which():
+    async with replicas(*fleet()) as found:
+        one, other = found.start(shard="pool-prefix=a"), found.start(shard="pool-prefix=b")
+        for name, pools in (("x", "a"), ("y", "b")):
+            wanted = claim(name)
+            wanted["metadata"]["annotations"] = {POOLS: pools}
+            found.cluster.load(wanted)
+        found.cluster.load(claim("z"))
+        await found.cluster.until(lambda: found.cluster.devices("x") and found.cluster.devices("y"))
+        assert await heard(one, "z") == await heard(other, "z") == "NeedsSeveralShards"
+        await one.until(lambda: one.allocated() == ["x"])
+        await other.until(lambda: other.allocated() == ["y"])
+        assert found.cluster.devices("x") == ["a/d0"]
+        assert found.cluster.devices("y") == ["b/d0"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_no_two_shards_write_one_claim_or_give_one_device_out(seed: int):
+    """Whatever is asked for, freed and edited meanwhile."""
+    random = Random(seed)
+    async with replicas(*fleet()) as found:
+        both = [found.start(shard=GPUS), found.start(shard=NICS)]
+        names = [f"c{number}" for number in range(30)]
+        for number, name in enumerate(names):
+            wanted = claim(
+                name, random.randint(1, 2), device_class=random.choice(("gpu", "nic")), managed=number % 3 > 0
+            )
+            if random.random() < 0.2:
+                wanted["spec"]["devices"]["requests"].append(
+                    {"name": "too", "exactly": {"deviceClassName": random.choice(("gpu", "nic"))}}
+                )
+            found.cluster.load(wanted)
+            if random.random() < 0.4:
+                found.cluster.load(pod(f"p{number}", *random.sample(names[: number + 1], min(number + 1, 2))))
+            if random.random() < 0.3:
+                gone = random.choice(names[: number + 1])
+                if found.cluster.claim(gone) is not None:
+                    found.cluster.delete(gone)
+            for _ in range(random.randrange(40)):
+                await asyncio.sleep(0)
+        for name in ("last-gpu", "last-nic"):
+            found.cluster.load(claim(name, 99, device_class=name[-3:]))
+        await heard(both[0], "last-gpu")
+        await heard(both[1], "last-nic")
+        for one in both:
+            await one.until(one.allocated)
+        wrote = [{str(d.claim) for d in one.decisions if isinstance(d, Allocated | Freed)} for one in both]
+        assert not wrote[0] & wrote[1]
+        given = given_out(found)
+        assert len(given) == len(set(given))

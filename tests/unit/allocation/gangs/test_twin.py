@@ -6,12 +6,17 @@ import pytest
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
 
+from reconciler.allocation.alignment.deciding import decide
 from reconciler.allocation.dra.budget import UNLIMITED
 from reconciler.allocation.gangs.deciding import decide_gang
-from reconciler.allocation.gangs.kinds import GangUnsatisfied
+from reconciler.allocation.gangs.kinds import GangGranted, GangUnsatisfied
+from reconciler.allocation.gangs.places import gang_still_fits
 from reconciler.allocation.policies.names import POLICIES, Weighing
 from reconciler.allocation.policies.selection import PLAIN, Policies
-from reconciler.api.objects.plan import Reason
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.core import Pod
+from reconciler.api.objects.plan import Granted, Reason
+from tests.tools.builders import claim, request, selectors
 from tests.tools.examples import examples
 from tests.tools.gang_twin import TooMany, best, seats_of, verdict
 from tests.tools.gang_world import (
@@ -22,6 +27,7 @@ from tests.tools.gang_world import (
     tree_worlds,
     varied_worlds,
 )
+from tests.tools.scenario import asking
 
 STEPS = 5_000
 
@@ -94,3 +100,57 @@ def compare(world: GangWorld, policies: Policies = PLAIN) -> None:
         held = {plan.uid for plan in trial.store.assumptions}
         assert held == {plan.uid for seat in outcome.seats for plan in seat.plans}
     assert not list(trial.store.assumptions)
+
+
+# -- Whether places found earlier are possible now, compared with judging them again.
+
+
+@examples(60)
+@given(gang_worlds() | varied_worlds("volumes"), st.integers(0, 3), st.integers(0, 4))
+def test_places_are_possible_unless_their_nodes_lost_the_room(world: GangWorld, at: int, cpu: int):
+    trial = world.trial()
+    question, before = world.question(), trial.snapshot
+    with trial:
+        granted = decide_gang(question, trial, steps=5_000, budget=UNLIMITED)
+    if not isinstance(granted, GangGranted):
+        return
+    seats = seats_of(world, granted)
+    assert gang_still_fits(question, granted, before, trial)
+    machine = world.machines[at % len(world.machines)]
+    newcomer = Pod.model_validate(asking("newcomer", cpu=str(cpu)))
+    trial.host(newcomer, machine.name)
+    now = replace(
+        world,
+        machines=tuple(replace(one, cpu=one.cpu - cpu) if one is machine else one for one in world.machines),
+    )
+    possible = verdict(now, seats) is not None or (
+        # Overcommitted, but not by the gang: the twin counts room on every node.
+        machine.name not in seats.nodes.values()
+    )
+    assert gang_still_fits(question, granted, before, trial) == possible
+
+
+@examples(60)
+@given(gang_worlds(), st.integers(0, 3), st.sampled_from("ab"))
+def test_places_are_not_possible_without_their_devices(world: GangWorld, at: int, kind: str):
+    trial = world.trial()
+    question, before = world.question(), trial.snapshot
+    with trial:
+        granted = decide_gang(question, trial, steps=5_000, budget=UNLIMITED)
+    if not isinstance(granted, GangGranted):
+        return
+    machine = world.machines[at % len(world.machines)]
+    chosen = selectors(f"device.attributes['d'].kind == '{kind}'")
+    other = ResourceClaim.model_validate(claim("other", request("r", selectors=chosen)))
+    taken = decide([other], trial.snapshot, nodes=[machine.name])
+    if not isinstance(taken, Granted):
+        return
+    trial.place(taken.plans)
+    (result,) = taken.plans[0].allocation.devices.results
+    seats = seats_of(world, granted)
+    used = {(one.node, one.name) for devices in seats.given.values() for one in devices}
+    if (result.pool, result.device) in used:
+        assert not gang_still_fits(question, granted, before, trial)
+    elif not machine.counter:
+        assert gang_still_fits(question, granted, before, trial)
+    assert {plan.uid for plan in trial.store.assumptions} == {other.metadata.uid}

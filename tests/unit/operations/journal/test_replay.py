@@ -15,8 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reconciler.allocation.policies.selection import Policies
+from reconciler.allocation.policies.demand import Demand, Shape
+from reconciler.allocation.policies.selection import Policies, parse_policies
 from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
+from reconciler.api.objects.claims import ResourceClaimSpec
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import Semantics
@@ -40,9 +42,11 @@ from tests.tools.builders import claim as plain_claim
 from tests.tools.builders import counter_slice, device, held, hold, request, resource_slice
 from tests.tools.builders import device_class as plain_class
 from tests.tools.builders import node as plain_node
+from tests.tools.naive_policies import GPUS
 from tests.tools.output_schemas import fitting
 from tests.tools.running_reconciler import Cluster, reconciling
-from tests.tools.small_fleet import claim, device_class, devices, node, pod
+from tests.tools.scenario import asking
+from tests.tools.small_fleet import claim, claim_spec, device_class, devices, node, pod
 from tests.tools.unit_pictures import claim_unit, key, typed
 
 OURS = Ownership(all_claims=True, alone=True)
@@ -346,3 +350,36 @@ def test_a_unit_that_needs_nothing_when_it_is_decided_again_is_different(tmp_pat
     run.recorder.close()
     tally = replay(tmp_path)
     assert (tally.same, tally.unknown, [one.then.id for one in tally.different]) == (1, 0, ["id-2"])
+
+
+# -- The journal names the placement policy of each decision, and replay decides by it or by another.
+
+
+SHAPE = Shape(ResourceClaimSpec.model_validate(claim_spec(2)), 500, 7, 3)
+
+
+async def test_decisions_name_their_policy_in_journal_and_log(tmp_path: Path):
+    demand = tmp_path / "demand.json"
+    demand.write_text(Demand((SHAPE,)).to_json())
+    cluster = Cluster([*GPUS, claim("c"), claim("d"), asking("p", "d", cpu="1")])
+    flags: dict[str, Any] = {"policy": ["expected-fill"], "policy_seed": 5, "demand": demand}
+    async with reconciling(cluster, journal=str(tmp_path / "journal"), **flags) as running:
+        await running.heard(Allocated, 2)
+    assert {one.policy for one in running.of(Allocated)} == {"expected-fill"}
+    written = [decode(line) for path in paths(tmp_path / "journal") for line in lines(path)]
+    answers = [one.outcome for one in written if isinstance(one, Answered)]
+    assert {one.policy for one in answers if not one.reason} == {"expected-fill"}
+    (used,) = [one.policies for one in written if isinstance(one, PoliciesUsed)]
+    assert used == Policies(parse_policies(["expected-fill"]), Demand((SHAPE,)), 5)
+    assert replay(tmp_path / "journal").different == []
+
+
+async def test_replay_compares_with_another_policy(tmp_path: Path):
+    cluster = Cluster([*GPUS, claim("c")])
+    async with reconciling(cluster, journal=str(tmp_path), policy=["best-fit"]) as running:
+        await running.heard(Allocated, 1)
+    assert replay(tmp_path).different == []
+    result = CliRunner().invoke(main, ["replay", str(tmp_path), "--policy", "first-fit", "-o", "json"])
+    assert result.exit_code == 1
+    (different,) = json.loads(result.stdout)["different"]
+    assert (different["then"]["node"], different["now"]["node"]) == ("b", "a")

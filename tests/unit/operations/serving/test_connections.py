@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,15 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
+from reconciler.operations.metrics import catalogue as of
+from reconciler.operations.metrics.meters import labelled
 from reconciler.operations.serving.access import Local
 from reconciler.operations.serving.port import Route, StatusPort
 from reconciler.operations.serving.server import LIMITS, MAX_HEADERS, Limits, serving
+from reconciler.operations.telemetry import Signals, Telemetry
 from reconciler.settings import Settings
 from tests.tools.patience import PATIENCE
 from tests.tools.watched_reconciler import ask, utc_now
-
-pytestmark = pytest.mark.loopback
 
 ASKS = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n"
 
@@ -76,6 +78,7 @@ async def visitor(url: URL) -> AsyncIterator[Visitor]:
         writer.close()
 
 
+@pytest.mark.loopback
 @pytest.mark.parametrize("said", [b"", ASKS], ids=["nothing", "half a request"])
 async def test_a_connection_without_a_request_is_closed(said: bytes):
     async with served(limits=Limits(seconds=0.05)) as url, visitor(url) as one:
@@ -83,6 +86,7 @@ async def test_a_connection_without_a_request_is_closed(said: bytes):
         assert await one.end() == b""
 
 
+@pytest.mark.loopback
 async def test_a_slow_request_is_closed():
     async with served(limits=Limits(seconds=0.05)) as url, visitor(url) as one:
         one.send(ASKS)
@@ -100,6 +104,7 @@ async def test_a_slow_request_is_closed():
         assert b"200 OK" not in await ending
 
 
+@pytest.mark.loopback
 async def test_a_connection_with_a_request_in_progress_is_kept():
     """However long that takes; only asking is timed."""
     door = Door()
@@ -111,6 +116,7 @@ async def test_a_connection_with_a_request_in_progress_is_kept():
         assert (await one.end()).endswith(b"at last")
 
 
+@pytest.mark.loopback
 async def test_a_connection_without_a_tls_handshake_is_closed(tmp_path: Path):
     token = tmp_path / "token"
     token.write_text("t")
@@ -119,6 +125,7 @@ async def test_a_connection_without_a_tls_handshake_is_closed(tmp_path: Path):
         assert await one.end() == b""
 
 
+@pytest.mark.loopback
 async def test_the_oldest_idle_connection_makes_room():
     async with served(limits=Limits(connections=3)) as url, AsyncExitStack() as stack:
         idle = [await stack.enter_async_context(visitor(url)) for _ in range(3)]
@@ -129,6 +136,7 @@ async def test_the_oldest_idle_connection_makes_room():
         assert await idle[0].end() == b""
 
 
+@pytest.mark.loopback
 async def test_connections_with_a_request_do_not_make_room():
     door = Door()
     async with served(door, Limits(connections=2)) as url, AsyncExitStack() as stack:
@@ -144,6 +152,7 @@ async def test_connections_with_a_request_do_not_make_room():
             assert (await one.end()).endswith(b"at last")
 
 
+@pytest.mark.loopback
 @pytest.mark.parametrize(
     "header",
     [b"A: " + b"x" * 10_000, b"A" * 10_000 + b": x", b"\r\n".join([b"A: x"] * (MAX_HEADERS + 1))],
@@ -153,3 +162,38 @@ async def test_too_large_headers_are_rejected(header: bytes):
     async with served() as url, visitor(url) as one:
         one.send(ASKS + header + b"\r\n\r\n")
         assert (await one.end()).startswith((b"HTTP/1.1 400", b"HTTP/1.0 400"))
+
+
+# -- Telemetry before and after the parts of a process registered their signals.
+
+
+def telemetry(stop: asyncio.Event) -> Telemetry:
+    now = datetime(2026, 3, 1, tzinfo=UTC)
+    return Telemetry(Settings(), stop=stop, now=lambda: now, lease="x")
+
+
+def test_before_anything_registers_the_process_lives_and_is_not_ready():
+    seen = telemetry(asyncio.Event())
+    assert seen.live.problems() == {}
+    assert seen.ready.problems() == {"discovery": "the API server has not answered yet"}
+
+
+def test_a_process_that_ends_is_not_ready():
+    stop = asyncio.Event()
+    seen = telemetry(stop)
+    seen.register(Signals(ready={"discovery": lambda: ""}))
+    assert seen.ready.problems() == {}
+    stop.set()
+    assert seen.ready.problems() == {"shutdown": "the process is shutting down"}
+
+
+def test_the_last_signal_of_a_name_counts():
+    seen = telemetry(asyncio.Event())
+    seen.register(
+        Signals(live={"tasks": lambda: "ended: a"}, readings=[labelled(of.LEADER, lambda: {"x": 1.0})]),
+        Signals(live={"tasks": lambda: "ended: b"}, readings=[labelled(of.LEADER, lambda: {"x": 2.0})]),
+    )
+    assert seen.live.problems() == {"tasks": "ended: b"}
+    values = [sample.value for family in seen.readings.collect() for sample in family.samples]
+    assert values.count(2.0) == 1
+    assert 1.0 not in values
