@@ -45,12 +45,12 @@ CUTS = 0.3
 PAIR_PROMPT = 60.0
 """As `PROMPT`, where what is in the way may also be that a renewal fails"""
 
-IN_MEMORY = 100
+IN_MEMORY = 60
 OVER_SOCKETS = 20
-PAIRS = 20
-GANGS = 30
+PAIRS = 16
+GANGS = 20
 EVICTIONS = 8
-BURSTS = 20
+BURSTS = 12
 MOVING = 4
 ANNOUNCED, ANNOUNCED_PAIRS = 12, 6
 """Enough on each change: what takes more schedules to be noticed has a test of its own (`mutants.TESTS`,
