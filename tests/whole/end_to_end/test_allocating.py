@@ -97,33 +97,6 @@ async def test_a_device_set_free_wakes_the_claim_that_waits_for_it():
     assert cluster.devices("second") == ["n/d0"]
 
 
-async def test_a_claim_whose_class_appears_later_is_woken():
-    cluster = Cluster([node("n"), devices("n", "d0"), claim("early")])
-    async with reconciling(cluster, **SLOW) as running:
-        await running.heard(Waits)
-        assert running.waits("early") == ["ClassNotFound"]
-        cluster.load(device_class())
-        await running.heard(Allocated)
-
-
-async def test_devices_that_appear_later_wake_who_waits_for_any():
-    cluster = Cluster([node("n"), device_class(), claim("early")])
-    async with reconciling(cluster, **SLOW) as running:
-        await running.heard(Waits)
-        cluster.load(devices("n", "d0"))
-        await running.heard(Allocated)
-
-
-async def test_a_claim_that_cannot_be_met_blocks_nobody():
-    cluster = fleet("d0")
-    cluster.load(claim("a-too-big", count=3), claim("b"))
-    async with reconciling(cluster, **SLOW) as running:
-        await running.heard(Allocated)
-        await running.heard(Waits)
-    assert cluster.devices("b") == ["n/d0"]
-    assert len(running.waits("a-too-big")) == 1
-
-
 async def test_the_reason_is_told_once_however_often_it_is_tried():
     cluster = fleet("d0")
     cluster.load(claim("big", count=2))
@@ -134,15 +107,6 @@ async def test_the_reason_is_told_once_however_often_it_is_tried():
         cluster.load(claim("last"))
         await running.heard(Waits, 2)
     assert len(running.waits("big")) == len(set(running.waits("big")))
-
-
-async def test_a_deleted_claim_that_nobody_reserved_is_freed_and_goes():
-    cluster = fleet("d0")
-    cluster.load(claim("a"))
-    async with reconciling(cluster) as running:
-        await running.heard(Allocated)
-        cluster.delete("a")
-        await cluster.until(lambda: cluster.claim("a") is None)
 
 
 async def test_a_deleted_claim_that_is_reserved_is_not_touched():
@@ -157,17 +121,6 @@ async def test_a_deleted_claim_that_is_reserved_is_not_touched():
         assert cluster.devices("a") == ["n/d0"]
         cluster.edit("a", status=True, reservedFor=None)
         await cluster.until(lambda: cluster.claim("a") is None)
-
-
-async def test_an_allocation_that_somebody_cleared_is_made_again():
-    """kube-scheduler may clear what is not reserved, at any time."""
-    cluster = fleet("d0")
-    cluster.load(claim("a"))
-    async with reconciling(cluster) as running:
-        await running.heard(Allocated)
-        cluster.edit("a", status=True, allocation=None)
-        await running.heard(Allocated, 2)
-    assert cluster.devices("a") == ["n/d0"]
 
 
 async def test_an_unreadable_claim_is_refused_alone():
@@ -219,3 +172,12 @@ async def test_half_of_a_pods_claims_written_is_told_even_if_the_other_half_fail
     ) as running:
         (told,) = await running.heard(Allocated)
     assert told.claim.name == "one"
+
+
+async def test_a_claim_whose_class_appears_later_is_woken():
+    cluster = Cluster([node("n"), devices("n", "d0"), claim("early")])
+    async with reconciling(cluster, **SLOW) as running:
+        await running.heard(Waits)
+        assert running.waits("early") == ["ClassNotFound"]
+        cluster.load(device_class())
+        await running.heard(Allocated)

@@ -10,10 +10,10 @@ from reconciler.api.validation.served_kinds import DEVICE_CLASS
 from reconciler.cluster.transport import Response
 from reconciler.control.decisions.allocating import Allocated, Waits
 from reconciler.errors import Inconsistent
-from tests.tools.faulty_transport import Fault, Late, Send, after, answer, lost_answer, lost_request
+from tests.tools.faulty_transport import Late, Send, after, answer
 from tests.tools.patience import PATIENCE
 from tests.tools.running_reconciler import SETTLED, Cluster, reconciling
-from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
+from tests.tools.small_fleet import claim, device_class, devices, node, pod
 
 
 def fleet(*names: str) -> Cluster:
@@ -31,63 +31,6 @@ async def test_a_claim_edited_between_decision_and_write_is_decided_afresh():
         await running.heard(Allocated)
     assert cluster.devices("a") == ["n/d0"]
     assert cluster.claim("a")["metadata"]["annotations"]["somebody"] == "was here"
-
-
-async def test_a_claim_deleted_between_decision_and_write_gives_its_device_to_the_next():
-    cluster = fleet("d0")
-    cluster.load(claim("a"))
-    async with reconciling(
-        cluster, prepare=lambda f: f.on("PATCH", "/a", after(lambda: cluster.delete("a")))
-    ) as running:
-        await cluster.until(lambda: cluster.claim("a") is None)
-        cluster.load(claim("b"))
-        await running.heard(Allocated)
-    assert cluster.devices("b") == ["n/d0"]
-
-
-async def test_a_claim_that_somebody_else_allocates_first_is_theirs():
-    cluster = fleet("d0", "d1")
-    cluster.load(claim("a"))
-
-    def first() -> None:
-        cluster.edit("a", status=True, **held(DRIVER, "n", "d1"))
-
-    async with reconciling(cluster, prepare=lambda f: f.on("PATCH", "/a/status", after(first))) as running:
-        await cluster.until(lambda: cluster.devices("a"))
-        cluster.load(claim("b"))
-        await running.heard(Allocated)
-    assert (cluster.devices("a"), cluster.devices("b")) == (["n/d1"], ["n/d0"])
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [
-        pytest.param(answer(500), id="the server fails"),
-        pytest.param(answer(503), id="the server is away"),
-        pytest.param(answer(429), id="the server is too busy"),
-        pytest.param(answer(409), id="a conflict without a cause"),
-        pytest.param(lost_request, id="the request gets lost"),
-        pytest.param(lost_answer, id="the answer gets lost"),
-    ],
-)
-@pytest.mark.parametrize("path", ["/a", "/a/status"])
-async def test_a_failed_write_is_made_good(path: str, fault: Fault):
-    cluster = fleet("d0")
-    cluster.load(claim("a"))
-    async with reconciling(cluster, prepare=lambda f: f.on("PATCH", path, fault, fault)):
-        await cluster.until(lambda: cluster.devices("a"))
-        cluster.load(claim("b"))
-    assert cluster.devices("a") == ["n/d0"]
-
-
-async def test_a_write_without_an_answer_keeps_its_device_until_it_is_settled():
-    """The server took it, so nobody else may have the device; reading the claim shows it."""
-    cluster = fleet("d0")
-    cluster.load(claim("a"), claim("b"))
-    async with reconciling(cluster, prepare=lambda f: f.on("PATCH", "/a/status", lost_answer)) as running:
-        await cluster.until(lambda: cluster.devices("a"))
-        await running.heard(Waits)
-        assert cluster.devices("b") == []
 
 
 async def test_a_write_that_arrives_after_it_was_given_up_takes_nothing():

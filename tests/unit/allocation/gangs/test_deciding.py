@@ -413,3 +413,11 @@ def test_members_that_ask_for_huge_counts_have_no_place():
     found = granted(world(*racks([2])), question(members, RACK, least=1))
     assert len(nodes_of(found)) == 1
     refused(world(*racks([2])), question(members, RACK, least=2))
+
+
+def test_pods_without_claims_need_room_alone():
+    members = [Member(Pod.model_validate(asking(f"p{n}", cpu="2")), ()) for n in range(3)]
+    trial = world(node("a", cpu="4", rack="r0"), node("b", cpu="2", rack="r0"), node("c", cpu="5", rack="r1"))
+    outcome = granted(trial, question(members, RACK))
+    assert nodes_of(outcome) == ["a", "a", "b"]
+    assert all(seat.plans == () for seat in outcome.seats)
