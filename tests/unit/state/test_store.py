@@ -230,3 +230,12 @@ def test_a_snapshot_never_changes(events: list[Event]):
             said.append((seen, deepcopy(picture(seen))))
     store.snapshot()
     assert [picture(seen) for seen, _ in said] == [then for _, then in said]
+
+
+def test_a_list_replaces_refused_objects():
+    state = fleet()
+    state.apply(Refused("Node", ObjectKey("", "x"), "why"))
+    state.apply(Refused("ResourceSlice", ObjectKey("", "x"), "why"))
+    refused = Refused("Node", ObjectKey("", "y"), "why not")
+    state.apply(Replaced("Node", (), (refused,)))
+    assert set(state.refused) == {("ResourceSlice", ObjectKey("", "x")), ("Node", ObjectKey("", "y"))}

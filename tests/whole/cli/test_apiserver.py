@@ -17,8 +17,9 @@ from tests.tools.short_manifests import CLASS, claim, together
 pytestmark = pytest.mark.loopback
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("options", [[], ["--with-controllers"]])
+@pytest.mark.parametrize(
+    ("number", "options"), [(signal.SIGINT, []), (signal.SIGTERM, ["--with-controllers"])]
+)
 def test_it_serves_its_input_until_it_is_stopped(tmp_path: Path, number: signal.Signals, options: list[str]):
     (tmp_path / "f.yaml").write_text(together(CLASS, claim("a")))
     with serving(*options, "-f", str(tmp_path)) as (process, url, lines):

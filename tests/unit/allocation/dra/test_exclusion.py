@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.api.objects.plan import Reason, Unsatisfied
+from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from reconciler.api.objects.semantics import (
     COMPATIBILITY_GROUPS,
     Semantics,
     with_group_modes,
 )
 from reconciler.state.devices.exclusion_modes import conflicts, modes
-from tests.tools.allocation_world import NEW, World, decide, without
+from tests.tools.allocation_world import NEW, World, decide, picks, without
 from tests.tools.builders import (
     Object,
     claim,
@@ -255,3 +255,11 @@ def test_a_whole_device_that_uses_up_its_counters_is_the_reason_not_its_groups()
     for wanted in ("a", "b"):
         assert outcome(wanting(wanted, "whole", rules=Semantics(), slices=[whole])) == Reason.COUNTERS
     assert outcome(wanting("a", "b", rules=Semantics(), slices=[whole])) == Reason.EXCLUDED
+
+
+def test_a_search_turns_back_over_exclusion():
+    """A search that skips equal devices must not treat these as equal."""
+    slices = [gpu(part("a", 1, "x"), part("b", 1, "x", "y"), part("c", 1, "y"), part("d", 1, "y"))]
+    found = decide(World(slices, [claim("c", request("r", 2), request("q", selectors=only("d")))]))
+    assert isinstance(found, Granted)
+    assert picks(found.plans) == [[("r", "d/p/b"), ("r", "d/p/c"), ("q", "d/p/d")]]

@@ -366,3 +366,15 @@ def test_a_rule_follows_the_class_that_it_names():
     state.apply(Removed("DeviceClass", ObjectKey("", "c")))
     assert shown() == plain
     assert not state.apply(Changed("DeviceClass", typed(device_class("other")))).supply
+
+
+def test_new_devices_are_tainted_and_deleted_rules_remove_their_taints():
+    state = store(node("n"), SLICES[0], taint_rule("r", {"device": "A"}, taint("t")))
+    before = state.snapshot()
+    state.apply(Changed("ResourceSlice", typed(SLICES[2])))
+    assert [d["taints"] for d in picture(state.snapshot())["devices"].values()] == [["t"], ["own"], ["t"]]
+    state.apply(Changed("DeviceTaintRule", typed(taint_rule("r", {"device": "B"}, taint("u")))))
+    assert [d["taints"] for d in picture(state.snapshot())["devices"].values()] == [[], ["own", "u"], []]
+    state.apply(Removed("DeviceTaintRule", ObjectKey("", "r")))
+    assert [d["taints"] for d in picture(state.snapshot())["devices"].values()] == [[], ["own"], []]
+    assert [d["taints"] for d in picture(before)["devices"].values()] == [["t"], ["own"]]

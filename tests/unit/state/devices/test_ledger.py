@@ -150,3 +150,12 @@ def held_by(allocations: Mapping[Holder, list[Any]], sharing: bool) -> dict[Devi
             else:
                 alone[holder] = alone.get(holder, 0) + 1
     return found
+
+
+def test_two_results_with_one_share_id_consume_twice():
+    """The server does not compare share ids, so both consume."""
+    ledger = Ledger(NEW)
+    ledger.hold(ANNE, allocation(share("s", mem="1"), share("s", mem="2")))
+    assert ledger.state(A).consumed == {"mem": 3 * NANO}
+    assert ledger.release(ANNE.uid) == {A}
+    assert list(ledger.devices()) == []
