@@ -186,3 +186,7 @@ def test_a_version_before_the_cursor_is_of_another_history():
 def test_what_is_no_object_is_not_passed_over(text):
     with pytest.raises(Retry):
         Cursor(CLAIMS, "7", lambda *_: True).feed(text)
+
+
+async def test_a_line_of_exactly_the_limit_passes():
+    assert [line async for line in complete_lines(chunked(b"x" * 99 + b"\n", 10), limit=99)] == [b"x" * 99]

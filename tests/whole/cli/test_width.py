@@ -23,7 +23,7 @@ from tests.tools.small_fleet import claim as claim_object
 from tests.tools.small_fleet import held
 
 WIDTH = 80
-NODES = 30
+NODES = 12
 LONG = "ip-10-0-12-{:02}.eu-west-1.compute.internal"
 
 
@@ -76,7 +76,7 @@ ASKED: Mapping[str, tuple[str, ...]] = {
 }
 CLAIMS = {
     "small": "d",
-    "large": "inference-service-with-a-long-name-29",
+    "large": f"inference-service-with-a-long-name-{NODES - 1}",
     "demo": "training/quartet",
     "machines": "none",
     "exclusive": "none",

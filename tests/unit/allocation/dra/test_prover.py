@@ -172,15 +172,14 @@ def test_amounts_of_several_sets_may_be_more_than_64_bits_hold(names: str):
 
 
 RECORDED = (
-    "1011100111111011100101010000111110011101000010000111011000101001010110111000001111000111100111100001"
-    "0010000001000001100000110100000000010100000000010001000001110000000001001010000100010010000001010000"
+    "1011100111111011100101010000111110011101000010000100100000010000011000001101000000000101000000000100"
 )
-"""Whether devices exist, as CP-SAT says: a hundred questions on empty nodes, a hundred with held GPUs"""
+"""Whether devices exist, as CP-SAT says: fifty questions on empty nodes, fifty with held GPUs"""
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(2))
 def test_answers_are_those_of_a_solver(part: int):
     scale = Scale(gpus=(4, 8))
-    asked = [*questions(2026, 100, scale, 0.0), *questions(2027, 100, scale, 0.5)][part::4]
+    asked = [*questions(2026, 50, scale, 0.0), *questions(2027, 50, scale, 0.5)][part::2]
     found = "".join(str(int(isinstance(decide(world_of(one), steps=10_000), Granted))) for one in asked)
-    assert found == RECORDED[part::4]
+    assert found == RECORDED[part::2]

@@ -159,3 +159,11 @@ def test_two_results_with_one_share_id_consume_twice():
     assert ledger.state(A).consumed == {"mem": 3 * NANO}
     assert ledger.release(ANNE.uid) == {A}
     assert list(ledger.devices()) == []
+
+
+def test_an_empty_allocation_is_known_and_holds_nothing():
+    """T38: a claim without requests."""
+    ledger = Ledger(NEW)
+    assert ledger.hold(ANNE, Allocation()) == set()
+    assert ANNE.uid in ledger
+    assert ledger.release(ANNE.uid) == set()
