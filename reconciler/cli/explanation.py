@@ -93,9 +93,9 @@ def _tail(explanation: Explanation) -> Iterator[str]:
         yield f"without the constraint on {' or '.join(explanation.constraints)} it could be allocated"
     if explanation.preferences:
         yield f"without {' or '.join(explanation.preferences)} it could be allocated"
-    if len(explanation.conflict) > 1:
-        names = ", ".join(f"{key} {name}" for key, name in explanation.conflict)
-        yield f"these requests cannot be met together: {names}"
+    parts = (*explanation.conflict, *explanation.conflicting)
+    if len(parts) > 1:
+        yield f"these cannot hold together: {', '.join(f'{key} {text}' for key, text in parts)}"
     yield from (f"decided by {short}" for short in explanation.deciding)
     for miss in explanation.nearest:
         yield f"nearest miss: {miss}"

@@ -217,6 +217,8 @@ class Explanation(Struct, frozen=True):
     """Joint allocation requirements: without any one of them the claims can be allocated"""
     conflict: tuple[tuple[ObjectKey, str], ...] = ()
     """A minimal set of requests that cannot be allocated together"""
+    conflicting: tuple[tuple[ObjectKey, str], ...] = ()
+    """Constraints that belong to this set: the claim, and `distinct d/gpu`"""
     pod: ObjectKey | None = None
     """The pod that requests devices of a plugin; None for claims"""
     deciding: tuple[JointShortage, ...] = ()
@@ -242,7 +244,8 @@ class Explanation(Struct, frozen=True):
         if self.preferences:
             yield f"fits without {' or '.join(self.preferences)}"
         if self.conflict:
-            yield f"these do not fit together: {', '.join(request for _, request in self.conflict)}"
+            parts = (*self.conflict, *self.conflicting)
+            yield f"these cannot hold together: {', '.join(text for _, text in parts)}"
         yield from (f"decided by {short}" for short in self.deciding)
         if self.nearest:
             yield f"nearest miss {self.nearest[0]}"

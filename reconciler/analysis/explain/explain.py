@@ -19,7 +19,7 @@ from reconciler.analysis.explain.joint_gates import (
     joint_near_misses,
     joint_requirements,
 )
-from reconciler.analysis.explain.relaxation import EFFORT, Relaxation, RequestName
+from reconciler.analysis.explain.relaxation import EFFORT, Conflict, Relaxation
 from reconciler.analysis.explain.shortage import deciding_counters
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
@@ -87,16 +87,17 @@ def explain(
     possible = all(any(one.enough.any() for one in alternatives) for alternatives in results)
     if answer.reason.is_error or not possible:
         return replace(explanation, nearest=tuple(miss for miss in nearest if miss.lacks or miss.together))
-    conflict = relaxation.conflict() if answer.reason is not Reason.GAVE_UP else ()
+    conflict = relaxation.conflict() if answer.reason is not Reason.GAVE_UP else Conflict()
     return replace(
         explanation,
-        nearest=tuple(_with_joint_limit(miss, conflict, claims, relaxation) for miss in nearest),
+        nearest=tuple(_with_joint_limit(miss, conflict, reach, relaxation) for miss in nearest),
         constraints=tuple(dict.fromkeys(relaxation.blocking_constraints())),
         preferences=tuple(dict.fromkeys(relaxation.blocking_preferences(joint.described())))
         if answer.reason in _JOINT
         else (),
-        conflict=conflict,
-        deciding=deciding_counters(conflict, snapshot, relaxation)
+        conflict=conflict.requests,
+        conflicting=tuple(relaxation.described(conflict)),
+        deciding=deciding_counters(conflict.requests, snapshot, relaxation)
         if answer.reason in (Reason.TOGETHER, Reason.NEVER)
         else (),
     )
@@ -144,24 +145,24 @@ def _requests(
 
 
 def _with_joint_limit(
-    miss: NearMiss, conflict: Sequence[RequestName], claims: Sequence[ResourceClaim], relaxation: Relaxation
+    miss: NearMiss, conflict: Conflict, reach: NodeReach, relaxation: Relaxation
 ) -> NearMiss:
     """Add what does not fit together, if each request alone finds enough devices on the node."""
-    if miss.lacks or miss.together:
+    if miss.lacks or miss.together or not conflict.requests:
         return miss
-    if len(conflict) == 1:
-        key, name = conflict[0]
-        wanted = next(
-            r.exactly.wanted if r.exactly is not None else 1
-            for claim in claims
-            if claim.key == key
-            for r in claim.spec.devices.requests
-            if r.name == name
-        )
-        if wanted > 1:
-            have = relaxation.largest_count(conflict[0], miss.node)
-            return replace(miss, together=f"{have} of {wanted} devices for request {name} fit together")
-    return replace(miss, together="each request fits alone, but not all of them together")
+    here = conflict if len(reach.names) == 1 else relaxation.conflict(conflict, miss.node)
+    found = relaxation.largest_count(here, miss.node)
+    *names, last = [*(name for _, name in here.requests), *(text for _, text in relaxation.described(here))]
+    if not names:
+        if found is None:
+            return miss
+        name, have, wanted = found
+        return replace(miss, together=f"{have} of {wanted} devices for request {name} fit together")
+    together = f"{', '.join(names)} and {last} cannot hold together"
+    if found is not None:
+        name, have, wanted = found
+        together += f"; beside the others, {have} of {wanted} devices fit for request {name}"
+    return replace(miss, together=together)
 
 
 FEW_STEPS = 200

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 from reconciler.allocation.alignment.deciding import PreferenceKey, decide
 from reconciler.allocation.alignment.preferences import narrowed
@@ -19,6 +20,14 @@ EFFORT = 50_000
 """Maximum devices tried in all searches of one explanation, if a user waits for it."""
 
 RequestName = tuple[ObjectKey, str]
+
+
+class Conflict(NamedTuple):
+    """Requests and constraints that cannot hold together, though all but any one of them can."""
+
+    requests: tuple[RequestName, ...] = ()
+    constraints: tuple[tuple[ObjectKey, int], ...] = ()
+    """Of each: the claim, and the number in the claim"""
 
 
 class Relaxation:
@@ -70,42 +79,88 @@ class Relaxation:
         self, snapshot: Snapshot, requests: Collection[RequestName]
     ) -> Granted | Unsatisfied | None:
         """The answer to some of the requests on another snapshot; None if unknown."""
-        return self._answer(list(self._only(requests)), self._nodes, snapshot)
+        return self._answer(
+            list(self._only(Conflict(tuple(requests), self._every.constraints))), self._nodes, snapshot
+        )
 
-    def conflict(self) -> tuple[RequestName, ...]:
-        """A minimal set of requests that cannot be allocated together; empty for more than MOST_REQUESTS."""
-        kept = [(claim.key, r.name) for claim in self._claims for r in claim.spec.devices.requests]
-        if len(kept) > MOST_REQUESTS:
-            return ()
-        for request in list(kept):
-            fewer = [other for other in kept if other != request]
-            if self._fits(list(self._only(fewer)), self._nodes) is False:
+    @property
+    def _every(self) -> Conflict:
+        claims = self._claims
+        return Conflict(
+            tuple([(claim.key, r.name) for claim in claims for r in claim.spec.devices.requests]),
+            tuple([(c.key, number) for c in claims for number in range(len(c.spec.devices.constraints))]),
+        )
+
+    def conflict(self, among: Conflict | None = None, node: str = "") -> Conflict:
+        """What cannot hold together, on one node or on all; found by leaving out one part after another.
+
+        Empty for more than MOST_REQUESTS. `among` is known to be too much.
+        """
+        kept, nodes = among or self._every, (node,) if node else self._nodes
+        if len(kept.requests) > MOST_REQUESTS:
+            return Conflict()
+        for request in kept.requests:
+            fewer = kept._replace(requests=tuple([one for one in kept.requests if one != request]))
+            if self._fits(list(self._only(fewer)), nodes) is False:
                 kept = fewer
-        return tuple(kept)
+        kept = kept._replace(
+            constraints=tuple([one for one in kept.constraints if self._concerns(one, kept)])
+        )
+        for constraint in kept.constraints[:MOST_REQUESTS]:
+            fewer = kept._replace(constraints=tuple([one for one in kept.constraints if one != constraint]))
+            if self._fits(list(self._only(fewer)), nodes) is False:
+                kept = fewer
+        return kept
 
-    def largest_count(self, name: RequestName, node: str) -> int:
-        """How many devices of a request fit on a node together, without the other requests."""
-        claim = next(claim for claim in self._claims if claim.key == name[0])
-        request = next(r for r in claim.spec.devices.requests if r.name == name[1])
-        if request.exactly is None:
-            return 0
-        fits, too_many = 0, request.exactly.wanted
+    def _concerns(self, constraint: tuple[ObjectKey, int], kept: Conflict) -> bool:
+        key, number = constraint
+        claim = next(claim for claim in self._claims if claim.key == key)
+        named = [name.partition("/")[0] for name in claim.spec.devices.constraints[number].requests]
+        return any(of == key and (not named or name in named) for of, name in kept.requests)
+
+    def described(self, conflict: Conflict) -> Iterator[tuple[ObjectKey, str]]:
+        """The claim of each constraint, and `distinct d/gpu` or `match d/gpu`."""
+        for claim in self._claims:
+            for number, one in enumerate(claim.spec.devices.constraints):
+                if (claim.key, number) in conflict.constraints:
+                    kind = "match" if one.match_attribute is not None else "distinct"
+                    yield claim.key, f"{kind} {one.match_attribute or one.distinct_attribute}"
+
+    def largest_count(self, conflict: Conflict, node: str) -> tuple[str, int, int] | None:
+        """The largest request of a conflict, how many devices fit on a node beside the others, and how many
+        it wants; None if it wants 1 or has alternatives.
+        """
+        claims = list(self._only(conflict))
+        exact = [
+            (r.exactly.wanted, -at, r)
+            for at, claim in enumerate(claims)
+            for r in claim.spec.devices.requests
+            if r.exactly is not None
+        ]
+        wanted, place, request = max(exact, key=lambda one: one[:2], default=(1, 0, None))
+        if request is None or request.exactly is None or wanted < 2:
+            return None
+        fits, too_many, at = 0, wanted, -place
         while too_many - fits > 1:
             middle = (fits + too_many) // 2
             exactly = request.exactly.model_copy(update={"count": middle})
             fewer = request.model_copy(update={"exactly": exactly})
-            alone = narrowed(_with(claim, (fewer,), claim.spec.devices.constraints), ())
-            if self._fits([alone], (node,), [(0, request.name)]) is True:
+            others = tuple([fewer if r is request else r for r in claims[at].spec.devices.requests])
+            alone = narrowed(_with(claims[at], others, claims[at].spec.devices.constraints), ())
+            asked = [*claims[:at], alone, *claims[at + 1 :]]
+            if self._fits(asked, (node,), [(at, request.name)]) is True:
                 fits = middle
             else:
                 too_many = middle
-        return fits
+        return request.name, fits, wanted
 
-    def _only(self, names: Collection[RequestName]) -> Iterator[ResourceClaim]:
+    def _only(self, kept: Conflict) -> Iterator[ResourceClaim]:
         for claim in self._claims:
-            requests = tuple(r for r in claim.spec.devices.requests if (claim.key, r.name) in names)
+            requests = tuple(r for r in claim.spec.devices.requests if (claim.key, r.name) in kept.requests)
             if requests:
-                fewer = _with(claim, requests, claim.spec.devices.constraints)
+                every = enumerate(claim.spec.devices.constraints)
+                constraints = tuple([one for number, one in every if (claim.key, number) in kept.constraints])
+                fewer = _with(claim, requests, constraints)
                 yield narrowed(fewer, {request.name for request in requests})
 
     def _fits(

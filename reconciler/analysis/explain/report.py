@@ -35,6 +35,9 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
         "constraintsInTheWay": list(explanation.constraints),
         "wishesInTheWay": list(explanation.preferences),
         "notTogether": [{"claim": str(key), "request": name} for key, name in explanation.conflict],
+        "constraintsNotTogether": [
+            {"claim": str(key), "constraint": text} for key, text in explanation.conflicting
+        ],
         "decidingCounters": [_joint(short) for short in explanation.deciding],
     }
 

@@ -50,7 +50,10 @@ def explanation_values(question: Question, explanation: Explanation | None) -> d
         "named": named,
         "explanation": explanation,
         "message": shown(message, LONGEST),
-        "together": ", ".join(f"{shown(str(key))} {shown(name)}" for key, name in explanation.conflict),
+        "together": [
+            f"{shown(str(key))} {shown(text)}"
+            for key, text in (*explanation.conflict, *explanation.conflicting)
+        ],
         "requests": [_request(request, explanation) for request in explanation.requests],
         "deciding": [shown(str(short), LONGEST) for short in explanation.deciding],
         "nearest": [shown(str(miss), LONGEST) for miss in explanation.nearest],

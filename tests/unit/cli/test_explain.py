@@ -78,7 +78,7 @@ def test_all_claims_of_a_pod_are_explained_together():
     assert by_pod.stdout == by_claim.stdout
     assert by_pod.exit_code == 1
     assert by_pod.stdout.startswith("claims default/two, default/p-b: NeverFits: ")
-    assert "these requests cannot be met together: default/two gpu, default/p-b gpu" in by_pod.stdout
+    assert "these cannot hold together: default/two gpu, default/p-b gpu" in by_pod.stdout
 
 
 @pytest.mark.parametrize("output", ["json", "yaml"])

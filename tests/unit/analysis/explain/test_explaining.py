@@ -1,9 +1,13 @@
 """What explanations say in cases that can be checked by eye."""
 
+from dataclasses import replace
+
 from hypothesis import given
 
 from reconciler.allocation.reasons.explanation import Explanation, Kind
 from reconciler.analysis.explain.explain import explain
+from reconciler.analysis.explain.relaxation import Conflict, Relaxation
+from reconciler.analysis.explain.report import as_json
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted
 from tests.tools.allocation_strategies import contests
@@ -219,19 +223,48 @@ def test_claims_of_one_pod_are_explained_together():
 @given(contests())
 def test_a_conflict_is_one_and_is_minimal(world: World):
     explanation = explanation_of(world)
-    names = [(str(key), name) for key, name in explanation.conflict]
+    if not explanation.conflict:
+        return
+    found = Relaxation(world.wanted(), world.snapshot(), None).conflict()
+    assert found.requests == explanation.conflict
 
-    def only(kept: list[tuple[str, str]]) -> World:
+    def fits(kept: Conflict) -> bool:
         claims = []
         for raw in world.claims:
-            key = f"default/{raw['metadata']['name']}"
-            wanted = raw["spec"]["devices"]
-            requests = [r for r in wanted["requests"] if (key, r["name"]) in kept]
+            key, wanted = ObjectKey("default", raw["metadata"]["name"]), raw["spec"]["devices"]
+            requests = [one for one in wanted["requests"] if (key, one["name"]) in kept.requests]
+            every = enumerate(wanted.get("constraints", ()))
+            constraints = [one for number, one in every if (key, number) in kept.constraints]
             if requests:
-                claims.append({**raw, "spec": {"devices": {**wanted, "requests": requests}}})
-        return World(**{**world.__dict__, "claims": claims})
+                devices = {**wanted, "requests": requests, "constraints": constraints}
+                claims.append({**raw, "spec": {"devices": devices}})
+        return isinstance(decide(replace(world, claims=claims)), Granted)
 
-    if names:
-        assert not isinstance(decide(only(names)), Granted)
-        for one in names:
-            assert isinstance(decide(only([n for n in names if n != one])), Granted) or len(names) == 1
+    assert not fits(found)
+    for one in found.requests if len(found.requests) > 1 else ():
+        assert fits(found._replace(requests=tuple([other for other in found.requests if other != one])))
+    for constraint in found.constraints:
+        assert fits(found._replace(constraints=tuple([c for c in found.constraints if c != constraint])))
+
+
+def test_a_conflict_names_requests_and_constraints_and_how_many_devices_fit():
+    """Four GPUs with three devices each: three and two devices have no place on different GPUs."""
+    gpus = [device(f"g{gpu}-{at}", {"gpu": gpu, "numa": 0}) for gpu in range(4) for at in range(3)]
+    asked = [request("r0"), request("r1", 2), request("r2"), request("r3", 3)]
+    constraints = [distinct("d/gpu", "r1", "r3"), match("d/numa"), distinct("d/gpu", "r2")]
+    world = World(
+        [resource_slice(f"s-{name}", gpus, pool=name, nodeName=name) for name in ("n", "m")],
+        [claim("c", *asked, constraints=constraints)],
+        nodes=[node("m"), node("n")],
+    )
+    explanation = explanation_of(world)
+    assert [name for _, name in explanation.conflict] == ["r1", "r3"]
+    assert explanation.conflicting == ((ObjectKey("default", "c"), "distinct d/gpu"),)
+    text = (
+        "r1, r3 and distinct d/gpu cannot hold together; beside the others, 2 of 3 devices fit for request r3"
+    )
+    assert [str(miss) for miss in explanation.nearest] == [f"m: {text}", f"n: {text}"]
+    assert "these cannot hold together: r1, r3, distinct d/gpu" in explanation.short()
+    assert as_json(explanation)["constraintsNotTogether"] == [
+        {"claim": "default/c", "constraint": "distinct d/gpu"}
+    ]
