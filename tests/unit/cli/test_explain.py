@@ -141,12 +141,6 @@ def test_files_and_a_cluster_exclude_each_other():
     assert "not both" in result.stderr
 
 
-def test_an_unreachable_server_gives_no_answer():
-    result = explain("c", "--server", "http://127.0.0.1:1")
-    assert result.exit_code == 3
-    assert result.stderr.splitlines()[1].startswith("Error: ")
-
-
 def test_control_characters_in_names_are_escaped():
     text = together(
         FLEET,

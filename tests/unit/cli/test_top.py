@@ -163,10 +163,6 @@ def test_wrong_usage_is_reported(arguments: list[str], message: str):
     assert (result.exit_code, message in result.stderr) == (2, True)
 
 
-def test_an_unreachable_server_is_an_error():
-    assert top("--server", "http://127.0.0.1:1").exit_code == 3
-
-
 # -- a cluster
 
 

@@ -153,10 +153,6 @@ def test_wrong_usage_has_its_own_exit_code(say, asked: str, world: str, argument
     assert (result.exit_code, message in result.stderr) == (2, True)
 
 
-def test_an_unreachable_server_gives_no_answer(say):
-    assert say(claim("c"), "--server", "http://127.0.0.1:1", world="").exit_code == 3
-
-
 # -- a cluster
 
 

@@ -72,17 +72,6 @@ async def test_a_long_search_runs_beside_the_loop(monkeypatch: pytest.MonkeyPatc
     assert placed.on == ("n0", "n1")
 
 
-async def test_too_few_pods_wait_and_hold_nothing():
-    cluster = fleet("a", "a")
-    cluster.load(claim("c0"), claim("c1"), annotated("p0", "c0", size=2))
-    async with reconciling(cluster, **SLOW) as running:
-        await running.heard(Waits)
-        assert last_reason(running) == ("GangIncomplete", "1 of 2 pods exist")
-        assert cluster.devices("c0") == []
-        cluster.load(annotated("p1", "c1", size=2))
-        await running.heard(Ungated, 2)
-
-
 async def test_a_gang_that_does_not_fit_holds_nothing_and_blocks_nobody():
     cluster = fleet("a", "a")
     cluster.load(*(claim(f"c{n}") for n in range(3)))
@@ -97,16 +86,6 @@ async def test_a_gang_that_does_not_fit_holds_nothing_and_blocks_nobody():
         cluster.load(node("n9", rack="a"), devices("n9", "gpu-0", "gpu-1"))
         await running.heard(GangPlaced)
         await running.heard(Ungated, 4)
-
-
-async def test_members_that_disagree_are_refused():
-    cluster = fleet("a")
-    cluster.load(claim("c0"), claim("c1"), annotated("p0", "c0", size=2), annotated("p1", "c1", size=3))
-    async with reconciling(cluster, **SLOW) as running:
-        await running.heard(Waits)
-        reason, message = last_reason(running)
-    assert reason == "GangMembersDisagree"
-    assert "size 2 and 3" in message
 
 
 async def test_pods_of_a_pod_group_run_together_and_share_its_claim():
@@ -167,14 +146,6 @@ async def test_a_group_that_does_not_exist_is_waited_for():
         await cluster.until(lambda: "GangNotFound" in running.waits("c0"))
         cluster.load(coscheduling_group())
         await running.heard(Ungated, 2)
-
-
-async def test_pods_of_a_basic_group_are_decided_alone():
-    cluster = fleet("a")
-    cluster.load(claim("c0"), claim("c1"), grouped("p0", "c0"), grouped("p1", "c1"), pod_group(least=None))
-    async with reconciling(cluster, **SLOW) as running:
-        await running.heard(Ungated)
-        assert running.of(GangPlaced) == []
 
 
 async def test_members_without_claims_are_pinned_to_their_node():

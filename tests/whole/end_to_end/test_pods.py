@@ -3,10 +3,7 @@
 import asyncio
 from typing import Any
 
-import pytest
-
 from reconciler.api.objects.claims import POD_CLAIM
-from reconciler.api.objects.core import GATE
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.validation.served_kinds import POD
 from reconciler.control.decisions.allocating import Allocated, Freed, Ungated, Waits
@@ -87,14 +84,6 @@ async def test_a_gated_pod_without_claims_is_ungated_at_once():
     assert not cluster.gated("p")
 
 
-async def test_gates_of_others_stay():
-    cluster = fleet(a=1)
-    cluster.load(pod("p", gates=("example.com/quota", GATE)))
-    async with reconciling(cluster) as running:
-        await running.heard(Ungated)
-    assert cluster.pod("p")["spec"]["schedulingGates"] == [{"name": "example.com/quota"}]
-
-
 async def test_a_claim_that_is_named_twice_is_one_claim():
     cluster = fleet(a=1)
     cluster.load(claim("one"), pod("p", "one", "one"))
@@ -113,45 +102,6 @@ async def test_pods_that_share_a_claim_are_all_ungated():
     assert len(running.of(Allocated)) == 1
 
 
-AFFINITY = {
-    "nodeAffinity": {
-        "requiredDuringSchedulingIgnoredDuringExecution": {
-            "nodeSelectorTerms": [
-                {
-                    "matchExpressions": [
-                        {"key": "kubernetes.io/hostname", "operator": "NotIn", "values": ["a"]}
-                    ]
-                }
-            ]
-        }
-    }
-}
-
-
-@pytest.mark.parametrize(
-    "spec",
-    [
-        pytest.param({"nodeSelector": {"kubernetes.io/hostname": "b"}}, id="node selector"),
-        pytest.param({"affinity": AFFINITY}, id="required node affinity"),
-    ],
-)
-async def test_devices_are_taken_where_the_pod_may_run(spec: dict[str, Any]):
-    cluster = fleet(a=1, b=1)
-    cluster.load(claim("one"), pod("p", "one", **spec))
-    async with reconciling(cluster) as running:
-        await running.heard(Ungated)
-    assert cluster.devices("one") == ["b/d0"]
-
-
-async def test_a_claim_that_is_allocated_already_decides_the_node_of_the_others():
-    cluster = fleet(a=1, b=2)
-    there = {**claim("there"), "status": held(DRIVER, "b", "d0", on="b")}
-    cluster.load(there, claim("new"), pod("p", "there", "new"))
-    async with reconciling(cluster) as running:
-        await running.heard(Ungated)
-    assert cluster.devices("new") == ["b/d1"]
-
-
 async def test_half_of_a_joint_decision_is_taken_back_when_the_other_half_does_not_fit():
     """As after a crash between two writes: the claim was made for this pod alone, so nobody minds."""
     cluster = fleet(a=1, b=2)
@@ -164,34 +114,6 @@ async def test_half_of_a_joint_decision_is_taken_back_when_the_other_half_does_n
         await running.heard(Ungated)
         assert [freed.claim.name for freed in running.of(Freed)] == [first]
     assert nodes_of(cluster, *(found["metadata"]["name"] for found in cluster.claims())) == {"b"}
-
-
-async def test_the_pod_with_the_higher_priority_is_served_first():
-    """Also when it came last, and also when a device becomes free while both wait."""
-    cluster = fleet(a=1)
-    cluster.load(claim("taken"))
-    async with reconciling(cluster, **SLOW) as running:
-        await running.heard(Allocated)
-        cluster.load(claim("low"), pod("a-low", "low", priority=1))
-        await running.heard(Waits)
-        cluster.load(claim("high"), pod("b-high", "high", priority=100))
-        await running.heard(Waits, 2)
-        cluster.delete("taken")
-        await running.heard(Ungated)
-    assert cluster.devices("high") == ["a/d0"]
-    assert cluster.devices("low") == []
-
-
-async def test_of_two_pods_alike_the_older_is_served_first():
-    cluster = fleet(a=1)
-    cluster.load(claim("x"), claim("y"), pod("b", "x"), pod("a", "y"))
-    for name, created in {"a": "2026-01-02T00:00:00Z", "b": "2026-01-01T00:00:00Z"}.items():
-        found = cluster.pod(name)
-        metadata = {**found["metadata"], "creationTimestamp": created}
-        cluster.api.store.put(POD, f"default/{name}", {**found, "metadata": metadata})
-    async with reconciling(cluster, **SLOW) as running:
-        await running.heard(Ungated)
-    assert cluster.devices("x") == ["a/d0"]
 
 
 async def test_a_pod_that_goes_leaves_its_claim_to_itself():

@@ -1,10 +1,8 @@
 """Conflicts, refusals and silence on the way to a pod: nothing is lost, nothing is given twice."""
 
-import pytest
-
 from reconciler.control.decisions.allocating import DevicesGiven, Waits
 from reconciler.plugins.koordinator import names
-from tests.tools.faulty_transport import Fault, Late, after, answer, lost_answer, lost_request
+from tests.tools.faulty_transport import Late, after, answer
 from tests.tools.koordinator_builders import gpu
 from tests.tools.koordinator_cluster import DEVICE, POD, KoordinatorCluster, machine, running, wants
 from tests.tools.small_fleet import node
@@ -14,39 +12,6 @@ GPU = {"nvidia.com/gpu": 1}
 
 def fleet(gpus: int) -> KoordinatorCluster:
     return KoordinatorCluster([node("n"), machine("n", *(gpu(minor) for minor in range(gpus)))])
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [
-        pytest.param(answer(500), id="the server fails"),
-        pytest.param(answer(503), id="the server is away"),
-        pytest.param(answer(429), id="the server is too busy"),
-        pytest.param(answer(409), id="a conflict without a cause"),
-        pytest.param(lost_request, id="the request gets lost"),
-        pytest.param(lost_answer, id="the answer gets lost"),
-    ],
-)
-async def test_a_failed_write_is_made_good(fault: Fault):
-    cluster = fleet(1)
-    cluster.load(wants("a", GPU))
-    async with running(cluster, prepare=lambda f: f.on("PATCH", "/a", fault, fault)) as run:
-        await cluster.until(lambda: cluster.served("a"))
-        cluster.load(wants("b", GPU))
-        await run.heard(Waits)
-    assert cluster.given("a") == {"gpu": [0]}
-    assert cluster.given("b") == {}
-
-
-async def test_a_write_without_an_answer_keeps_its_devices_until_it_is_settled():
-    """The server took it, so nobody else may have the device; reading the pod shows it."""
-    cluster = fleet(1)
-    cluster.load(wants("a", GPU), wants("b", GPU))
-    async with running(cluster, prepare=lambda f: f.on("PATCH", "/a", lost_answer)) as run:
-        await run.heard(Waits)
-        await run.heard(DevicesGiven)
-    assert cluster.given("a") == {"gpu": [0]}
-    assert cluster.given("b") == {}
 
 
 async def test_a_write_that_arrives_after_it_was_given_up_changes_nothing():
@@ -88,27 +53,6 @@ def touch(cluster: KoordinatorCluster, name: str, **annotations: str) -> None:
         return {**shown, "metadata": {**metadata, "annotations": said}}
 
     cluster.api.update(POD, "default", name, changed)
-
-
-async def test_a_pod_edited_between_decision_and_write_is_decided_afresh():
-    cluster = fleet(1)
-    cluster.load(wants("a", GPU))
-    fault = after(lambda: touch(cluster, "a"))
-    async with running(cluster, prepare=lambda f: f.on("PATCH", "/a", fault)) as run:
-        await run.heard(DevicesGiven)
-    assert cluster.given("a") == {"gpu": [0]}
-    assert cluster.pod("a")["metadata"]["annotations"]["touched"] == "yes"
-
-
-async def test_a_pod_deleted_between_decision_and_write_gives_its_device_to_the_next():
-    cluster = fleet(1)
-    cluster.load(wants("a", GPU))
-    fault = after(lambda: cluster.remove("a"))
-    async with running(cluster, prepare=lambda f: f.on("PATCH", "/a", fault)) as run:
-        await cluster.until(lambda: cluster.pod("a") is None)
-        cluster.load(wants("b", GPU))
-        await run.heard(DevicesGiven)
-    assert cluster.given("b") == {"gpu": [0]}
 
 
 async def test_a_pod_made_anew_under_its_name_is_another_pod():

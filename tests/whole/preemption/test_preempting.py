@@ -137,17 +137,6 @@ async def test_a_pod_whose_devices_we_did_not_allocate_is_never_evicted():
     assert not running.of(RoomPlanned)
 
 
-async def test_a_pod_that_has_just_started_is_left_alone():
-    cluster = small(1)
-    async with evicting(cluster, eviction_cooldown_seconds=3600.0) as running:
-        await fleet(running, cluster, 1)
-        cluster.load(claim("wanted", managed=False), important("high", "wanted"))
-        await running.heard(Waits)
-        cluster.load(claim("last"))
-        await running.heard(Waits, 2)
-    assert running.of(RoomPlanned) == []
-
-
 async def test_an_earlier_process_of_ours_gave_the_device_that_is_made_free():
     cluster = placed_before()
     async with evicting(cluster) as running:

@@ -65,37 +65,9 @@ def counts(world: Snapshot) -> Available:
     return available(option_of(asking("c"), world), world)
 
 
-def free(picture: Store) -> list[int]:
-    """On each node, the devices that are counted for a plain request."""
-    world = picture.snapshot()
-    counted = counts(world)
-    return [int(counted.per_node[world.fleet.vocabulary.nodes.find(name)]) for name in NODES]
-
-
 def answer(claims: list[ResourceClaim], world: Snapshot) -> object:
     found = allocate(claims, world, steps=STEPS, new_share=share_ids())
     return picks(found.plans) if isinstance(found, Granted) else (found.reason, found.nodes)
-
-
-def hold_in(picture: Store, *names: str) -> None:
-    for name in names:
-        taken = typed(held(f"held-{name}", hold(name, pool=name.split("-")[0])))
-        picture.apply(Changed("ResourceClaim", taken))
-
-
-def test_forks_that_change_differently_count_for_themselves():
-    picture = store(*pools())
-    assert free(picture) == [2, 2]  # counts that a fork must not go on with
-    one, other = Forked.fork_of(picture).store(), Forked.fork_of(picture).store()
-    hold_in(one, "n1-A", "n1-B")
-    hold_in(other, "n2-A")
-    for _ in range(2):  # by turns: none moves the counts of another
-        assert (free(picture), free(one), free(other)) == ([2, 2], [0, 2], [2, 1])
-    assert answer([asking("c")], picture.snapshot()) == [[("r", "d/n1/n1-A")]]
-    assert answer([asking("c")], one.snapshot()) == [[("r", "d/n2/n2-A")]]
-    hold_in(picture, "n1-A")
-    one.apply(Removed("ResourceClaim", typed(held("held-n1-B")).key))
-    assert (free(picture), free(one), free(other)) == ([1, 2], [1, 2], [2, 1])
 
 
 def test_a_fork_of_the_same_holds_has_counts_and_views_of_its_own():

@@ -301,3 +301,10 @@ def test_a_part_of_a_gpu_breaks_no_partition_while_another_gpu_is_free(placed: b
     assert given(half, on, holding(gpus=[2, 3])) == {"gpu": [0]}
     assert given(half, on, holding(gpus=[0, 2, 3])) == {"gpu": [1]}
     assert given(half, with_table({"2": [part(0, 1)]}), holding()) == {"gpu": [2]}
+
+
+def test_what_is_sick_does_not_remain_for_anybody():
+    table = {"1": [part(0), part(3)], "3": [part(0, 1, 2)]}
+    annotations = {"scheduling.koordinator.sh/gpu-partitions": json.dumps(table)}
+    sick = [gpu(i, health=i != 1) for i in range(4)]
+    assert given(gpus(1), machine(*sick, labels=HONOR, annotations=annotations)) == {"gpu": [0]}
