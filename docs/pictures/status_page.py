@@ -9,6 +9,8 @@ import shutil
 import subprocess
 import sys
 from base64 import b64decode
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Thread
@@ -35,7 +37,16 @@ PENDING = 6
 
 def main() -> None:
     """Run the demonstration, open its page and write the picture."""
-    arguments = ["run", "--embedded", "-f", "reconciler/cli/demo/manifests", "--status-port", "0"]
+    with serving("reconciler/cli/demo/manifests") as url, browsing(WIDTH) as browser:
+        browser.get(url)
+        WebDriverWait(browser, SECONDS).until(lambda seen: seen.execute_script(READY, PENDING))
+        TARGET.write_bytes(captured(browser, WIDTH))
+
+
+@contextmanager
+def serving(manifests: str) -> Iterator[str]:
+    """The address of the page of a reconciler with an API server of its own."""
+    arguments = ["run", "--embedded", "-f", manifests, "--status-port", "0"]
     with subprocess.Popen(
         [sys.executable, "-m", "reconciler", *arguments],
         cwd=ROOT,
@@ -44,31 +55,38 @@ def main() -> None:
         text=True,
     ) as process:
         try:
-            TARGET.write_bytes(picture(_address(process)))
+            yield _address(process)
         finally:
             process.terminate()
 
 
-def picture(url: str) -> bytes:
-    """The whole page as PNG, when all claims are decided."""
+@contextmanager
+def browsing(width: int) -> Iterator[webdriver.Chrome]:
+    """A Chromium without a window."""
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium") or ""
     with TemporaryDirectory() as profile:
-        for flag in (*FLAGS, f"--user-data-dir={profile}", f"--window-size={WIDTH},900"):
+        for flag in (*FLAGS, f"--user-data-dir={profile}", f"--window-size={width},900"):
             options.add_argument(flag)
         browser = webdriver.Chrome(options, Service(shutil.which("chromedriver")))
         try:
-            browser.get(url)
-            WebDriverWait(browser, SECONDS).until(lambda seen: seen.execute_script(READY, PENDING))
-            height = browser.execute_script(
-                "return Math.max(...['.lists', '.maps'].map((one) => document.querySelector(one))"
-                ".map((one) => one.getBoundingClientRect().top + one.scrollHeight)) + 24"
-            )
-            size = {"width": WIDTH, "height": int(height), "deviceScaleFactor": 1, "mobile": False}
-            browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-            return b64decode(browser.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})["data"])
+            yield browser
         finally:
             browser.quit()
+
+
+def captured(browser: webdriver.Chrome, width: int, most: int = 8000) -> bytes:
+    """The page from its top as PNG, as high as it is at this width."""
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    height = browser.execute_script(
+        "return Math.max(document.body.scrollHeight, ...['.lists', '.maps']"
+        ".map((one) => document.querySelector(one)).filter((one) => one)"
+        ".map((one) => one.getBoundingClientRect().top + one.scrollHeight + 24))"
+    )
+    size["height"] = min(int(height), most)
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    return b64decode(browser.execute_cdp_cmd("Page.captureScreenshot", {"format": "png"})["data"])
 
 
 def _address(process: subprocess.Popen[str]) -> str:

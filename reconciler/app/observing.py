@@ -20,6 +20,7 @@ from reconciler.operations.events.events import Events
 from reconciler.operations.events.recorder import EventInbox, EventRecorder, LastingRefusals
 from reconciler.operations.events.unmanaged import UnmanagedClaims
 from reconciler.operations.metrics.devices import Capacity
+from reconciler.operations.page.overview import Recent
 from reconciler.operations.page.routes import page_routes
 from reconciler.operations.page.sources import RefusalMessages, Sources
 from reconciler.operations.serving.port import Route
@@ -34,6 +35,7 @@ class Inboxes(Struct, frozen=True):
 
     pending: Pending
     messages: RefusalMessages
+    recent: Recent
     events: EventInbox
 
 
@@ -41,13 +43,14 @@ def inboxes_of(base: Foundation) -> Inboxes:
     """Empty ones."""
     pending = Pending()
     lasting = LastingRefusals(pending, seconds=base.settings.event_delay_seconds, clock=base.clock)
-    return Inboxes(pending, RefusalMessages(pending), EventInbox(lasting))
+    return Inboxes(pending, RefusalMessages(pending), Recent(now), EventInbox(lasting))
 
 
 def listeners(base: Foundation, inboxes: Inboxes, on_decision: Report | None) -> Iterator[Report]:
     """The listeners of every decision, in order. `on_decision` is that of the caller of `run`."""
     if base.port is not None:
         yield inboxes.messages.on_decision
+        yield inboxes.recent.on_decision
     if on_decision is not None:
         yield on_decision
     if writes_events(base.settings):
@@ -188,6 +191,7 @@ def _page(
         [one.view for one in core.plugins if one.view is not None],
         inboxes.pending,
         inboxes.messages,
+        inboxes.recent,
         capacity,
         facts,
         clock=base.clock,

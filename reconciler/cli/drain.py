@@ -20,6 +20,7 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.cluster import Connection
 from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
 from reconciler.cli.make_room import print_drain
+from reconciler.cli.names import completing
 from reconciler.cli.options import fleet_options
 from reconciler.cli.output import echo_value
 from reconciler.cli.progress import track_progress
@@ -27,7 +28,7 @@ from reconciler.cli.world import read_world
 
 
 @click.command()
-@click.argument("nodes", nargs=-1, metavar="[NODE]...")
+@click.argument("nodes", nargs=-1, metavar="[NODE]...", shell_complete=completing("Node"))
 @click.option("--pool", metavar="[DRIVER/]POOL", help="Drain the devices of this pool.")
 @click.option(
     "--driver-version", metavar="[DRIVER=]VERSION", help="Drain the devices with this driverVersion."

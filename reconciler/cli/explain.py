@@ -27,6 +27,7 @@ from reconciler.cli.explain_cluster import ask_cluster
 from reconciler.cli.explain_list import Line, Selection, of_cluster, of_manifests, print_lines, watch
 from reconciler.cli.explanation import print_explanation
 from reconciler.cli.input import read_files, read_manifests, report_refused, report_warnings
+from reconciler.cli.names import completing
 from reconciler.cli.options import (
     CLAIM_TYPES,
     FOR_PEOPLE,
@@ -47,7 +48,12 @@ from reconciler.library.explaining import Situation, in_manifests
 
 
 @click.command()
-@click.argument("target", metavar="[[NAMESPACE/|TYPE/]NAME]", required=False)
+@click.argument(
+    "target",
+    metavar="[[NAMESPACE/|TYPE/]NAME]",
+    required=False,
+    shell_complete=completing("ResourceClaim", typed={"claim": "ResourceClaim", "pod": "Pod"}),
+)
 @namespace_option
 @click.option(
     "--pod", "of_pod", is_flag=True, help="The name is that of a pod, as pod/NAME: explain all its claims."

@@ -16,6 +16,7 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.cluster import Connection
 from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
+from reconciler.cli.names import completing
 from reconciler.cli.options import fleet_options, namespace_of, namespace_option
 from reconciler.cli.output import Console, Table, counted, echo_value, print_line, print_table
 from reconciler.cli.progress import track_progress
@@ -23,7 +24,7 @@ from reconciler.cli.world import Asking, Waiting, read_world
 
 
 @click.command("make-room")
-@click.argument("target", metavar="[NAMESPACE/]NAME")
+@click.argument("target", metavar="[NAMESPACE/]NAME", shell_complete=completing("ResourceClaim"))
 @namespace_option
 @click.option("--pod", "of_pod", is_flag=True, help="The name is that of a pod.")
 @click.option("--gang", "of_gang", is_flag=True, help="The name is that of a gang.")

@@ -15,6 +15,7 @@ import click
 
 from reconciler.cli.cluster import HELD_ROOM, Connection
 from reconciler.cli.help import Decorator, F, advanced_option, all_of
+from reconciler.cli.names import completing
 from reconciler.cli.rule_options import release_and_rules_options, steps_option
 
 
@@ -197,6 +198,7 @@ namespace_option = click.option(
     "-n",
     "--namespace",
     metavar="NAME",
+    shell_complete=completing("Namespace"),
     help="Namespace of names without one.  [default: that of the context; of manifests: default]",
 )
 """`-n`, for commands that take claim names: None if it is not given; see `namespace_of`."""

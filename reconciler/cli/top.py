@@ -29,6 +29,7 @@ from reconciler.cli.cluster import (
 from reconciler.cli.contexts import ask_each, check_contexts, contexts_as_json, report_unreached, side_by_side
 from reconciler.cli.exits import NoAnswer, errors_as
 from reconciler.cli.input import read_files, read_valid
+from reconciler.cli.names import completing
 from reconciler.cli.options import (
     FOR_PEOPLE,
     Clock,
@@ -87,7 +88,14 @@ def _groupings(_ctx: click.Context, _param: click.Parameter, begun: str) -> list
     help="Group by this, such as a label of nodes.  [default: driver; node with --node]",
 )
 @click.option("--driver", "drivers", multiple=True, metavar="NAME", help="Show only this driver.")
-@click.option("--node", "nodes", multiple=True, metavar="NAME", help="Show only this node.")
+@click.option(
+    "--node",
+    "nodes",
+    multiple=True,
+    metavar="NAME",
+    shell_complete=completing("Node"),
+    help="Show only this node.",
+)
 @click.option("--sort", type=click.Choice(SORTS), default="name", show_default=True)
 @click.option("--once", is_flag=True, help="Print once and exit; the default without a terminal.")
 @click.option(

@@ -16,6 +16,7 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.control.relocation.moves import MovesAdvice
 from reconciler.operations.metrics.devices import Capacity
+from reconciler.operations.page.overview import Recent
 from reconciler.operations.page.routes import page_routes
 from reconciler.operations.page.sources import Fact, GangEntry, PendingUnit, PlacementView, Question, Sources
 from reconciler.operations.serving.access import Local
@@ -49,6 +50,9 @@ class Still:
     moves: tuple[MovesAdvice, ...] = ()
     gangs: dict[GangKey, GangEntry] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.recent = Recent(lambda: self.now)
+
     def allocate(self, *raws: Object) -> list[tuple[DeviceID, ...]]:
         """Give each of these claims what it asks for; the devices of each."""
         given = []
@@ -79,6 +83,7 @@ class StillSources(Sources):
         self.clock, self.now = time.monotonic, lambda: still.now
         fleet = still.fleet
         self.plugins = [MachinesView(KoordinatorState(fleet, lambda _: None))] if fleet else []
+        self.recent = still.recent
         self.placement, self.moves = lambda: still.placement, lambda: still.moves
 
     def ready(self) -> bool:

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from kernels.types import Codes, Rows
 from reconciler.analysis.capacity.use import physical_devices, share_of_devices
+from reconciler.state.caches import Cache, share
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.occupancy import Trail
 from reconciler.state.devices.readiness import offered
@@ -18,6 +19,14 @@ MODELS = ("productName", "model")
 """Attributes that name the model of a device; the first one that a device has counts"""
 LABEL = "label="
 """`label=KEY` groups by that label of the nodes"""
+
+
+MOST_GROUPS = 120
+"""With more groups than this, another choice is better to look at"""
+MOST_LABELS = 6
+"""Labels that are offered; those of places come first"""
+_PLACES = ("rack", "block", "zone", "region")
+_UNIQUE = "kubernetes.io/hostname"
 
 
 class Groups(Struct, frozen=True, eq=False):
@@ -31,24 +40,60 @@ class Groups(Struct, frozen=True, eq=False):
 
 def groups_of(by: str, topology: Topology) -> Groups:
     """The groups by driver, model, node or label=KEY."""
+    known = _KNOWN.of(topology)
+    if by not in known:
+        known[by] = _grouped(by, topology)
+    return known[by]
+
+
+_KNOWN: Cache[Topology, dict[str, Groups]] = Cache(lambda _: {}, on_fork=dict.copy)
+
+
+def _grouped(by: str, topology: Topology) -> Groups:
     fleet = topology.fleet
     if by == "model":
         return _named(*_models(fleet))
     if by == "driver":
         return _named(fleet.codes["driver"], fleet.vocabulary.drivers.values)
-    names = fleet.vocabulary.nodes.values
+    names: Sequence[str] = fleet.vocabulary.nodes.values
     if by != "node":
         key = by.removeprefix(LABEL)
         names = [topology.nodes[name].labels.get(key, "") if name in topology.nodes else "" for name in names]
     return _named(fleet.codes["node"], names)
 
 
-def set_groups(groups: Groups, fleet: Fleet) -> Rows:
-    """(S,) the group of each counter set: that of the devices that draw from it."""
+def choices(topology: Topology) -> Mapping[str, int]:
+    """What devices can be grouped by, and the number of groups: labels of places, other labels, the rest."""
+    return _CHOICES.of(topology)
+
+
+def _choices(topology: Topology) -> dict[str, int]:
+    values: dict[str, set[str]] = {}
+    for node in topology.nodes.values():
+        for key, value in node.labels.items():
+            values.setdefault(key, set()).add(value)
+    found = {key: len(of) for key, of in values.items() if 1 < len(of) <= MOST_GROUPS and key != _UNIQUE}
+    ranked = sorted(found, key=lambda key: (not any(word in key for word in _PLACES), -found[key], key))
+    others = {by: len(groups_of(by, topology).names) for by in ("model", "driver", "node")}
+    return {**{LABEL + key: found[key] for key in ranked[:MOST_LABELS]}, **others}
+
+
+_CHOICES = Cache(_choices, on_fork=share)
+
+
+def chosen(wanted: str, topology: Topology) -> str:
+    """What to group by: what is wanted, if there is that choice, or the finest that is not too fine."""
+    found = choices(topology)
+    fit = [by for by, count in found.items() if count <= MOST_GROUPS]
+    return wanted if wanted in found else max(fit, key=found.__getitem__, default="driver")
+
+
+def of_sets(of_device: Rows, fleet: Fleet) -> Rows:
+    """(S,) the group of each counter set: that of the devices (D,) that draw from it."""
     of = np.zeros(len(fleet.totals), dtype=np.intp)
     for sets in fleet.sets.T:
         rows = np.flatnonzero(sets >= 0)
-        of[sets[rows]] = groups.of[rows]
+        of[sets[rows]] = of_device[rows]
     return of
 
 
@@ -142,7 +187,7 @@ class NamespaceHoldings:
         codes[len(rows) - len(more) :] = [code for _, code in more]
         held = np.bincount(codes, minlength=len(self._codes)).tolist()
         share = np.bincount(codes, weights=self._share[rows], minlength=len(self._codes)).tolist()
-        physical = max(physical_devices(fleet, self._counted), 1)
+        physical = max(sum(map(len, physical_devices(fleet, self._counted))), 1)
         found = []
         for name in sorted({*self._codes, *pending}):
             at, waits = self._codes.get(name), pending.get(name, PendingClaims())

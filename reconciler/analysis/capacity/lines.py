@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 
 from kernels.groups import distinct
 from kernels.types import Rows
-from reconciler.analysis.capacity.grouping import groups_of, set_groups
+from reconciler.analysis.capacity.grouping import groups_of, of_sets
 from reconciler.analysis.capacity.layout import families, family_sums
 from reconciler.analysis.capacity.measure import Measurement
-from reconciler.analysis.capacity.use import cutting, use_of_sets
+from reconciler.analysis.capacity.use import physical_use
 
 By = str
 """driver, pool, node, model or label=KEY"""
@@ -127,17 +127,11 @@ def lines(measurement: Measurement, by: By) -> list[Line]:
 def _use(measurement: Measurement, parts: _Parts) -> tuple[NDArray[np.float64], ...]:
     """By part: physical devices, how many of them are full, and the sum of their use."""
     layout, count = measurement.layout, len(parts.names)
-    fleet = layout.fleet
     fitting = measurement.allocatable | measurement.tainted | measurement.shared
-    sets = np.flatnonzero(layout.used.any(axis=1))
-    open_ = np.zeros(len(fleet.totals) + 1, dtype=np.bool_)
-    open_[fleet.sets[fitting].ravel()] = True  # -1 is the last one
-    alone = np.flatnonzero(layout.offered & (fleet.sets < 0).all(axis=1))
-    taken = (measurement.held | measurement.shared)[alone]
-    of_part = np.concatenate([parts.of_set[sets], parts.of_device[alone]])
-    use = np.concatenate([use_of_sets(fleet.totals, measurement.left, cutting(fleet))[sets], taken])
-    full = np.concatenate([~open_[sets], ~fitting[alone]])
-    weights = (None, full, use)
+    taken = measurement.held | measurement.shared
+    found = physical_use(layout.fleet, layout.offered, taken, fitting, measurement.left)
+    of_part = found.of(parts.of_set, parts.of_device)
+    weights = (None, found.full, found.use)
     return tuple([np.bincount(of_part, weights=one, minlength=count).astype(np.float64) for one in weights])
 
 
@@ -158,7 +152,7 @@ def _divide(measurement: Measurement, by: By) -> _Parts:
         return _Parts(names, place[fleet.pool_of], place[layout.pool_of_set])
     groups = groups_of(by, layout.topology)
     width = max(len(groups.names), 1)
-    of_set = layout.driver_of_pool[layout.pool_of_set].astype(np.intp) * width + set_groups(groups, fleet)
+    of_set = layout.driver_of_pool[layout.pool_of_set].astype(np.intp) * width + of_sets(groups.of, fleet)
     of_device = layout.driver_of_pool[fleet.pool_of].astype(np.intp) * width + groups.of
     codes = distinct(np.concatenate([of_device, of_set]))
     names = []

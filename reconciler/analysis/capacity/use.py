@@ -6,12 +6,13 @@ it still fits. What is free and unusable is stranded, see `measure`.
 """
 
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernels.groups import distinct
-from kernels.types import Amounts, Mask
+from kernels.types import Amounts, Mask, Rows
 from reconciler.analysis.capacity.layout import families
 from reconciler.state.devices.counters import Scale
 from reconciler.state.devices.fleet import Fleet
@@ -67,8 +68,40 @@ def share_of_devices(fleet: Fleet) -> NDArray[np.float64]:
     return np.divide(drawn, published, out=(published == 0).astype(np.float64), where=published > 0)
 
 
-def physical_devices(fleet: Fleet, counted: Mask) -> int:
-    """The number of physical devices that counted (D,) devices are or draw from."""
+class PhysicalUse(NamedTuple):
+    """The use of P physical devices: counter sets, then devices without counters. See above."""
+
+    sets: Rows
+    """(s,)"""
+    alone: Rows
+    """(P - s,)"""
+    use: NDArray[np.float64]
+    """(P,) the share that claims hold, 0 to 1"""
+    full: Mask
+    """(P,)"""
+
+    def of(self, of_set: Rows, of_device: Rows) -> Rows:
+        """(P,) the group of each, from those of all counter sets and devices."""
+        return np.concatenate([of_set[self.sets], of_device[self.alone]])
+
+
+def physical_devices(fleet: Fleet, counted: Mask) -> tuple[Rows, Rows]:
+    """The counter sets that counted (D,) devices draw from, and the devices that draw from none."""
     drawing = fleet.sets[counted]
-    alone = int((drawing < 0).all(axis=1).sum())
-    return alone + len(distinct(drawing[drawing >= 0]))
+    alone = counted & (fleet.sets < 0).all(axis=1)
+    return distinct(drawing[drawing >= 0]).astype(np.intp), np.flatnonzero(alone)
+
+
+def physical_use(fleet: Fleet, counted: Mask, taken: Mask, fitting: Mask, left: Amounts) -> PhysicalUse:
+    """The use of all physical devices.
+
+    counted (D,)   devices that count
+    taken   (D,)   those that claims hold, exclusively or in shares
+    fitting (D,)   those that still fit
+    left    (S, C) in the units of each counter
+    """
+    sets, alone = physical_devices(fleet, counted)
+    open_ = np.zeros(len(fleet.totals) + 1, dtype=np.bool_)
+    open_[fleet.sets[fitting].ravel()] = True  # -1 is the last one
+    use = np.concatenate([use_of_sets(fleet.totals, left, cutting(fleet))[sets], taken[alone]])
+    return PhysicalUse(sets, alone, use, np.concatenate([~open_[sets], ~fitting[alone]]))

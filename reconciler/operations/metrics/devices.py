@@ -74,11 +74,6 @@ class Capacity:
         self._version = -1
         self.holdings = Holdings({}, {})
 
-    def rows(self, fleet: Fleet) -> Rows | None:
-        """(n,) counted rows of a fleet; None if `refresh` has not seen it."""
-        known = self._topology() if self._topology is not None else None
-        return self._index.rows if self._index is not None and known and known.fleet is fleet else None
-
     async def refresh(self) -> None:
         """Update `holdings`. If cancelled, they stay unchanged."""
         if not self._ready():
@@ -133,18 +128,15 @@ def _drivers(fleet: Fleet) -> tuple[tuple[str, ...], dict[str, int]]:
     return tuple([*shown, OTHER] if hidden else shown), place
 
 
-def _count(index: _FleetIndex, fleet: Fleet, occupancy: Occupancy) -> Holdings:
-    held, sharing, fits = (
-        column[index.rows] for column in (occupancy.held, occupancy.sharing, occupancy.fits)
-    )
+def state_masks(occupancy: Occupancy, rows: Rows, tainted: Mask) -> tuple[Mask, ...]:
+    """(n,) each: the counted rows (n,) in each of STATES."""
+    held, sharing, fits = (column[rows] for column in (occupancy.held, occupancy.sharing, occupancy.fits))
     free = fits & ~held & ~sharing
-    masks = (
-        held,
-        sharing & ~held,
-        free & ~index.tainted,
-        free & index.tainted,
-        ~(fits | held | sharing),
-    )
+    return held, sharing & ~held, free & ~tainted, free & tainted, ~(fits | held | sharing)
+
+
+def _count(index: _FleetIndex, fleet: Fleet, occupancy: Occupancy) -> Holdings:
+    masks = state_masks(occupancy, index.rows, index.tainted)
     size = len(index.drivers)
     counts = [np.bincount(index.driver_of[mask], minlength=size) for mask in masks]
     devices = {

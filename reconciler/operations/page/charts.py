@@ -7,22 +7,23 @@ counters are shown by amount.
 import asyncio
 import re
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 from weakref import ref
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
-from kernels.types import Amounts, Codes, Mask, Rows
+from kernels.types import Amounts, Codes, Rows
 from reconciler.analysis.capacity.layout import tainted_devices
-from reconciler.analysis.capacity.use import cutting, use_of_sets
 from reconciler.analysis.explain.shortage import amount
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.pool import Pool
-from reconciler.state.devices.readiness import offered, readiness
+from reconciler.state.devices.readiness import readiness
 from reconciler.state.devices.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from reconciler.operations.page.pending import PendingIndex
 
 AT_ONCE = 64
 """New pools that are indexed before the event loop may run other tasks"""
@@ -48,15 +49,6 @@ class Chart(Struct, frozen=True, eq=False):
         return self.of.id
 
 
-class Used(NamedTuple):
-    """How full each chart is."""
-
-    part: NDArray[np.float64]
-    """(charts,) the share of the physical device that claims hold, 0 to 1"""
-    full: Mask
-    """(charts,) whether nothing that is published still fits"""
-
-
 class Charts:
     """The charts of one fleet, in its order."""
 
@@ -69,21 +61,13 @@ class Charts:
         """(charts,) position of the pool in the fleet"""
         self.first = np.concatenate([[0], np.cumsum([len(of_pool[pool]) for pool in fleet.pools])])
         """(pools + 1,) first chart of each pool"""
-        owners = [pool.nodes[0] if pool.nodes and len(pool.nodes) == 1 else "" for pool in fleet.pools]
-        self.nodes: tuple[str, ...] = tuple(sorted(set(owners) - {""}))
-        """Names of nodes with local pools"""
-        place = {name: at for at, name in enumerate(self.nodes)} | {"": -1}
-        self.node_of: Codes = np.array([place[name] for name in owners], dtype=np.int32)[self.pool_of]
-        """(charts,) position in `nodes`, -1 for none"""
         sizes = [len(chart.rows) for chart in self.all]
         starts = fleet.start[self.pool_of]
         pieces = [chart.rows + start for chart, start in zip(self.all, starts.tolist(), strict=True)]
         self.rows: Rows = np.concatenate([np.zeros(0, np.intp), *pieces])
         """(R,) rows of the devices of all charts; a device of two counter sets is there twice"""
-        self._chart_of_row = np.repeat(np.arange(len(self.all)), sizes)
-        sets = np.array([chart.set for chart in self.all], dtype=np.intp)
-        self._sets: Rows = np.where(sets >= 0, sets + fleet.first_set[self.pool_of], -1)
-        self._cut = cutting(fleet)
+        self.chart_of_row: Rows = np.repeat(np.arange(len(self.all)), sizes)
+        """(R,)"""
 
     def of_device(self, device: DeviceID, fleet: Fleet) -> Iterator[int]:
         """Positions of the charts that show a device."""
@@ -95,28 +79,18 @@ class Charts:
             if np.isin(rows, self.all[chart].rows).any():
                 yield chart
 
-    def used(self, snapshot: Snapshot) -> Used:
-        """How full each chart is, as `analysis/capacity/use.py` defines it. Only offered devices count."""
-        fleet, occupancy, counted = snapshot.fleet, snapshot.occupancy, offered(snapshot.topology)
-        in_use = occupancy.held | occupancy.sharing
-        sizes, held, fitting = (
-            np.bincount(self._chart_of_row, weights=(counted & mask)[self.rows], minlength=len(self.all))
-            for mask in (counted, in_use, occupancy.free)
-        )
-        part = held / np.maximum(sizes, 1)
-        at = np.flatnonzero(self._sets >= 0)
-        part[at] = use_of_sets(fleet.totals, occupancy.left, self._cut)[self._sets[at]]
-        return Used(part, (fitting == 0) & (sizes > 0))
-
 
 class Index:
-    """Caches the charts of the newest fleet. New pools are indexed in several steps."""
+    """What several panels read: the charts of the newest fleet, and pending claims by reason.
 
-    def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
+    New pools are indexed in several steps.
+    """
+
+    def __init__(self, snapshot: Callable[[], Snapshot], pending: "PendingIndex") -> None:
         self._snapshot = snapshot
+        self.pending = pending
         self._pools: dict[Pool, tuple[Chart, ...]] = {}
         self._charts: Charts | None = None
-        self._used: tuple[int, Charts, Used] | None = None
         self._lock = asyncio.Lock()
 
     async def charts(self) -> Charts:
@@ -143,16 +117,6 @@ class Index:
                 self._charts = Charts(fleet, indexed)
             assert self._charts is not None
             return self._charts
-
-    async def used(self) -> tuple[Charts, Used] | None:
-        """The charts and how full each is, see `Charts.used`. None if slices have just changed."""
-        charts = await self.charts()
-        snapshot = self._snapshot()
-        if charts.fleet() is not snapshot.fleet:
-            return None
-        if self._used is None or self._used[0] != snapshot.version or self._used[1] is not charts:
-            self._used = snapshot.version, charts, charts.used(snapshot)
-        return self._used[1:]
 
 
 def _charts_of(pool: Pool) -> Iterator[Chart]:

@@ -25,6 +25,8 @@ AT_ONCE = 8
 """Charts that are checked before the event loop may run other tasks; drawing one takes some milliseconds"""
 KEPT = 256
 """Charts with cached HTML"""
+MOST_UNASKED = 96
+"""With more charts, a map that is not filtered is left out unless it is asked for: it is too long"""
 
 
 class _Page(Struct, frozen=True):
@@ -36,6 +38,8 @@ class _Page(Struct, frozen=True):
     selected: int
     """Charts that pass the filters"""
     all: int
+    left_out: bool = False
+    """Whether there are too many charts to draw them unasked"""
 
 
 class _Drawn(NamedTuple):
@@ -73,8 +77,10 @@ class MapPanel(Panel):
         if charts.fleet() is not snapshot.fleet:  # slices have just changed; the next call is correct
             return _Page((), 1, 1, 0, -1)
         selected = select_charts(query, charts, snapshot, self.sources)
+        if len(selected) > MOST_UNASKED and not query.filtered and not query.page:
+            return _Page((), 1, 1, len(selected), len(charts.all), left_out=True)
         pages = max(-(-len(selected) // A_PAGE), 1)
-        page = min(query.page, pages)
+        page = min(max(query.page, 1), pages)
         here = selected[(page - 1) * A_PAGE : page * A_PAGE].tolist()
         return _Page(tuple([charts.all[at] for at in here]), page, pages, len(selected), len(charts.all))
 
@@ -94,6 +100,7 @@ class MapPanel(Panel):
     def _map(self, page: _Page, charts: Sequence[_Drawn], query: Query) -> Part:
         values = {
             "summary": _summary(page, query),
+            "every": query.url(at=self.id, page=1) if page.left_out else "",
             **query.pager("page", page.pages, self.id),
         }
         version = version_of(repr((values, [chart.part.id for chart in charts])))
@@ -129,6 +136,8 @@ def _summary(page: _Page, query: Query) -> str:
         return "No devices are published."
     if not page.selected:
         return f"None of {page.all} counter sets and groups of devices matches the filter."
+    if page.left_out:
+        return f"{page.all} counter sets and groups of devices: open a cell of the heat map, or filter."
     first = (page.page - 1) * A_PAGE + 1
     what = "counter sets and groups of devices"
     if query.filtered:

@@ -12,6 +12,7 @@ from reconciler.operations.page.query import (
     Query,
     matches,
     named_by,
+    rows_of_cell,
     select_claims,
     select_pending,
     shown,
@@ -63,6 +64,8 @@ class FiltersPanel(Panel):
                 yield _nothing(
                     "pending claim", "reasons", query.reason, sorted(reasons), verb="has the reason"
                 )
+        if query.cell and not rows_of_cell(query, self.sources.snapshot()).any():
+            yield f"No device is in the cell {shown(query.cell)} of the heat map."
         if query.claim and not self._any_claim(query):
             claims = [str(key) for key in islice(self.sources.claims(), MAX_COMPARED + 1)]
             pods = [str(key) for key in islice(self._holders(), MAX_COMPARED + 1)]

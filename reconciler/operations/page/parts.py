@@ -95,8 +95,9 @@ def _age(created: str, now: datetime) -> str:
         return ""
 
 
-Area = Literal["head", "notes", "top", "lists", "map"]
-"""head and notes are above and below the filters, top is as wide as the page, lists are beside the map"""
+Area = Literal["head", "notes", "top", "who", "lists", "map"]
+"""head and notes are above and below the filters, top is as wide as the page, who are side by side, lists are
+beside the map"""
 
 
 class Panel(ABC):

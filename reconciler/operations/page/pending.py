@@ -10,8 +10,7 @@ from msgspec import Struct, field
 
 from reconciler.allocation.reasons.reasons import remedy
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.operations.page.charts import Index
-from reconciler.operations.page.parts import Area, Panel, Part, Renderer
+from reconciler.operations.page.parts import Area, Panel, Part
 from reconciler.operations.page.query import MAX_COMPARED, Query, matches, shown
 from reconciler.operations.page.sources import PendingUnit, Sources
 
@@ -35,6 +34,11 @@ class Entry(NamedTuple):
     kind: str
     key: ObjectKey
     unit: PendingUnit
+
+    @property
+    def known(self) -> str:
+        """When it was created; empty if that is not known."""
+        return _known(self.created)
 
 
 class Group(Struct):
@@ -183,7 +187,7 @@ def _row(entry: Entry) -> PendingRow:
         name,
         f"{entry.kind} {name}",
         shown(str(unit.key)) if unit.kind == "pod" and entry.kind == "claim" else "",
-        _known(entry.created),
+        entry.known,
         shown(message, 400),
         question_url(unit.kind, unit.key),
     )
@@ -214,12 +218,8 @@ class PendingPanel(Panel):
     area: ClassVar[Area] = "lists"
     title: ClassVar[str] = "Pending"
 
-    def __init__(self, sources: Sources, renderer: Renderer, index: Index) -> None:
-        super().__init__(sources, renderer, index)
-        self._index = PendingIndex(sources)
-
     async def parts(self, query: Query) -> list[Part]:
-        groups, now = await self._index.groups(), self.sources.now()
+        groups, now = await self.index.pending.groups(), self.sources.now()
         claims, pods = sum(group.claims for group in groups), sum(group.pods for group in groups)
         summary = _summary(claims, pods)
         if query.claim:

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kernels.types import Mask, Rows
+from reconciler.analysis.capacity.grouping import chosen, groups_of
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.errors import Rejected
 from reconciler.operations.page.charts import Charts
@@ -23,9 +24,12 @@ from reconciler.state.devices.snapshot import Snapshot
 LONGEST = 512
 """Characters of a filter; the longest namespace/name of a claim is shorter"""
 MOST_PAGES = 1_000_000
-FILTERS = ("node", "driver", "claim", "reason")
+FILTERS = ("node", "driver", "claim", "reason", "by", "cell")
 """The first fields of a query"""
-PAGES = ("page", "machines", "nodes", "pending")
+PAGES = {"page": 0, "machines": 1, "nodes": 1, "pending": 1}
+"""The other ones, and which page is shown if none is named"""
+NO_GROUP = "-"
+"""The cell of devices without a name of their group"""
 
 
 class Query(Struct, frozen=True):
@@ -38,8 +42,12 @@ class Query(Struct, frozen=True):
     driver: str = ""
     claim: str = ""
     reason: str = ""
-    page: int = 1
-    """The page of the map"""
+    by: str = ""
+    """What the heat map groups by; empty for the finest that can be looked at"""
+    cell: str = ""
+    """The open cell of the heat map"""
+    page: int = 0
+    """The page of the map; 0 leaves out a long map"""
     machines: int = 1
     """The page of machines"""
     nodes: int = 1
@@ -51,13 +59,13 @@ class Query(Struct, frozen=True):
     def read(cls, given: Mapping[str, str]) -> "Query":
         """The parameters of an address. Invalid values are ignored."""
         filters = {name: given.get(name, "").strip()[:LONGEST] for name in FILTERS}
-        pages = {name: _number(given.get(name, "")) for name in PAGES}
+        pages = {name: max(_number(given.get(name, "")), least) for name, least in PAGES.items()}
         return replace(cls(), **filters, **pages)
 
     @property
     def filtered(self) -> bool:
         """Whether the devices are filtered."""
-        return bool(self.node or self.driver or self.claim)
+        return bool(self.node or self.driver or self.claim or self.cell)
 
     @property
     def without_node(self) -> "Query":
@@ -65,7 +73,7 @@ class Query(Struct, frozen=True):
 
     def pager(self, which: str, pages: int, at: str) -> dict[str, object]:
         """The links to the pages before and after this one, of a part with so many."""
-        page = min(getattr(self, which), pages)
+        page = min(max(getattr(self, which), 1), pages)
         return {
             "page": page,
             "pages": pages,
@@ -75,14 +83,14 @@ class Query(Struct, frozen=True):
 
     def narrowed(self, at: str = "", **filters: str) -> str:
         """The address with these filters in addition, on the first pages."""
-        return replace(self, **dict.fromkeys(PAGES, 1)).url(at=at, **filters)
+        return replace(self, **PAGES).url(at=at, **filters)
 
     def url(self, path: str = "/", at: str = "", **others: str | int) -> str:
         """The address of this query with some values replaced; `at` is the part to jump to."""
         other = replace(self, **others)
         pairs = [(name, getattr(other, name)) for name in FILTERS]
         numbers = [(name, getattr(other, name)) for name in PAGES]
-        pairs += [(name, str(number) if number > 1 else "") for name, number in numbers]
+        pairs += [(name, str(number) if number > PAGES[name] else "") for name, number in numbers]
         # An address that is not UTF-8 yields lone surrogates, which cannot be encoded.
         kept = [(name, value[:LONGEST].encode(errors="replace")) for name, value in pairs if value]
         fragment = f"#{at}" if at else ""
@@ -90,8 +98,8 @@ class Query(Struct, frozen=True):
 
 
 def _number(text: str) -> int:
-    number = int(text) if text.isascii() and text.isdigit() and len(text) <= 7 else 1
-    return min(max(number, 1), MOST_PAGES)
+    number = int(text) if text.isascii() and text.isdigit() and len(text) <= 7 else 0
+    return min(number, MOST_PAGES)
 
 
 def matches(wanted: str, name: str) -> bool:
@@ -134,6 +142,9 @@ MAX_NODES = 32
 def select_charts(query: Query, charts: Charts, snapshot: Snapshot, sources: Sources) -> Rows:
     """(n,) positions of the charts that match the filters."""
     mask = np.ones(len(charts.all), dtype=np.bool_)
+    if query.cell:
+        cell = rows_of_cell(query, snapshot)[charts.rows]
+        mask &= np.bincount(charts.chart_of_row[cell], minlength=len(charts.all)) > 0
     if query.driver:
         mask &= _of_pools(_drivers(query.driver, snapshot), charts)
     if query.node:
@@ -145,6 +156,15 @@ def select_charts(query: Query, charts: Charts, snapshot: Snapshot, sources: Sou
                 here[list(charts.of_device(device, snapshot.fleet))] = True
         mask &= here
     return np.flatnonzero(mask)
+
+
+def rows_of_cell(query: Query, snapshot: Snapshot) -> Mask:
+    """(D,) the devices of the open cell of the heat map."""
+    groups = groups_of(chosen(query.by, snapshot.topology), snapshot.topology)
+    name = "" if query.cell == NO_GROUP else query.cell
+    at = groups.names.index(name) if name in groups.names else -1
+    found: Mask = groups.of == at
+    return found
 
 
 def select_claims(wanted: str, sources: Sources) -> list[ObjectKey]:

@@ -11,6 +11,7 @@ from datetime import datetime
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
+from typing import get_args
 
 from aiohttp import web
 from markupsafe import Markup
@@ -19,10 +20,12 @@ from reconciler.operations.page import drawing
 from reconciler.operations.page.charts import Index
 from reconciler.operations.page.explanation import Busy, Explainer, explanation_values, question_of
 from reconciler.operations.page.fleet import FleetPanel, NodesPanel
+from reconciler.operations.page.heat import HeatPanel
 from reconciler.operations.page.map import A_PAGE, MapPanel
+from reconciler.operations.page.overview import LastHourPanel, NamespacesPanel
 from reconciler.operations.page.panels import FiltersPanel, GangsPanel, HeadPanel, MovesPanel, PlacementPanel
-from reconciler.operations.page.parts import Panel, Part, Renderer
-from reconciler.operations.page.pending import PendingPanel
+from reconciler.operations.page.parts import Area, Panel, Part, Renderer
+from reconciler.operations.page.pending import PendingIndex, PendingPanel
 from reconciler.operations.page.query import Query
 from reconciler.operations.page.sources import Sources
 from reconciler.operations.serving.port import Route
@@ -34,7 +37,8 @@ MOST_PARTS = A_PAGE + 16
 
 
 PANELS: tuple[type[Panel], ...] = (
-    HeadPanel, FiltersPanel, FleetPanel, PendingPanel, GangsPanel, NodesPanel, MapPanel,
+    HeadPanel, FiltersPanel, HeatPanel, FleetPanel, NamespacesPanel, LastHourPanel, PendingPanel,
+    GangsPanel, NodesPanel, MapPanel,
 )  # fmt: skip
 """In front of those of plugins"""
 
@@ -47,7 +51,7 @@ class View:
         self._state: Hashable = None
         self._versions: dict[Query, dict[str, str]] = {}
         self.renderer = Renderer()
-        index = Index(sources.snapshot)
+        index = Index(sources.snapshot, PendingIndex(sources))
         with_these = sources, self.renderer, index
         of_plugins = [panel for view in sources.plugins for panel in view.panels(*with_these)]
         self.panels: tuple[Panel, ...] = (
@@ -77,7 +81,8 @@ class View:
         version = self._sources.snapshot().version if self._sources.ready() else -1
         sources = self._sources
         moves, facts = tuple(sources.moves()), tuple(sources.facts())
-        state = (version, sources.pending_version(), sources.gangs_version(), moves, facts)
+        recent = sources.recent.version()
+        state = (version, sources.pending_version(), sources.gangs_version(), moves, facts, recent)
         if state != self._state:
             self._state = state
             self._versions.clear()
@@ -199,10 +204,10 @@ def page_routes(sources: Sources, stop: asyncio.Event) -> list[Route]:
     async def whole(request: web.BaseRequest) -> web.StreamResponse:
         query = Query.read(request.query)
         parts = {part.id: part.html for part in await view.parts(query)}
-        areas: dict[str, list[Markup]] = {}
+        areas: dict[str, list[Markup]] = {area: [] for area in get_args(Area)}
         for panel in view.panels:
             if panel.id in parts:
-                areas.setdefault(panel.area, []).append(parts[panel.id])
+                areas[panel.area].append(parts[panel.id])
         return _html(
             view,
             "page.html",

@@ -25,6 +25,7 @@ from reconciler.state.store import Store
 
 if TYPE_CHECKING:
     from reconciler.operations.page.charts import Index
+    from reconciler.operations.page.overview import Recent
     from reconciler.operations.page.parts import Panel, Renderer
 
 
@@ -162,6 +163,7 @@ class Sources:
         plugins: Sequence[PluginView],
         pending: Pending,
         messages: RefusalMessages,
+        recent: "Recent",
         capacity: Capacity,
         facts: Sequence[Callable[[], Fact]],
         *,
@@ -180,6 +182,7 @@ class Sources:
         self.plugins = plugins
         self._pending = pending
         self._messages = messages
+        self.recent = recent
         self._process_facts = facts
         self._gangs = GangOverview(intake)
         self.capacity = capacity

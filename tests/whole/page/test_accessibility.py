@@ -26,7 +26,7 @@ from tests.tools.watched_reconciler import watched
 
 pytestmark = pytest.mark.loopback
 
-FOLDER = Path(__file__).parent / "axe"
+FOLDER = Path(__file__).parents[2] / "tools" / "axe"
 SCRIPT = FOLDER / "node_modules" / "axe-core" / "axe.min.js"
 INSTALL = "npm ci --prefix tests/tools/axe --ignore-scripts"
 RUN = """

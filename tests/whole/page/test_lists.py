@@ -214,7 +214,7 @@ async def test_counts_agree_with_each_other_with_metrics_and_with_top():
     assert number["Pending"] == int(claims[1]) + int(claims[2])
     groups = re.findall(r"[A-Z]\w+ (\d+) (?:claim|pod)s? oldest", part(found, "Pending claims", "Nodes"))
     assert sum(map(int, groups)) == number["Pending"]
-    nodes = re.findall(r"[\w-]+ (?:\d+ %|–) (\d+) (\d+)", found.text)
+    nodes = re.findall(r"[\w-]+ (?:\d+ %|–) (\d+) (\d+)", part(found, "of 6 nodes"))
     shared = re.search(r"(\d+) devices are not local to one node", found.text)
     assert shared is not None
     assert number["Nodes"] == len(nodes) == 6
@@ -227,9 +227,8 @@ async def test_devices_are_counted_by_node_as_top_counts_them():
         found = await seen(still)
         snapshot = still.store.snapshot()
         counted = lines(measure(fleet_layout(snapshot.topology), snapshot.occupancy, Solver()), "node")
-    assert dict(re.findall(r"(node-\d+) \d+ % (\d+ \d+)", found.text)) == {
-        line.node: f"{line.held + line.shared} {line.devices}" for line in counted
-    }
+    listed = re.findall(r"(node-\d+)[^%]* \d+ % (\d+ \d+)", part(found, "of 3 nodes"))
+    assert dict(listed) == {line.node: f"{line.held + line.shared} {line.devices}" for line in counted}
 
 
 def mig_claim(at: int) -> builders.Object:
@@ -242,7 +241,8 @@ async def test_links_jump_to_every_section_from_every_page():
             found = await seen(still, path)
             links = [str(a["href"]) for a in found.all("a") if str(a["href"]).startswith("#")]
             ids = {str(one["id"]) for _, one in found.elements if one.get("id")}
-            assert links == ["#map", "#fleet", "#waiting", "#nodes", "#map", "#machines"]
+            sections = ("heat", "fleet", "namespaces", "hour", "waiting", "nodes", "map", "machines")
+            assert links == ["#map", *(f"#{section}" for section in sections)]
             assert {link[1:] for link in links} <= ids
 
 

@@ -59,6 +59,15 @@ function swap(old, fresh) {
   if (again) again.focus({preventScroll: true});
 }
 
+// What is looked at stays where it is on the screen when parts above it change their height.
+function keepPlace(change) {
+  const seen = document.elementFromPoint(innerWidth / 2, innerHeight / 3)?.closest("main [id]");
+  const before = seen?.getBoundingClientRect().top;
+  change();
+  const again = seen && find(seen.id);
+  if (again && scrollY) scrollBy(0, again.getBoundingClientRect().top - before);
+}
+
 // Parts that are inside another part of the list come with it.
 function outermost(ids) {
   const parts = ids.map(find);
@@ -81,10 +90,12 @@ async function settle() {
         if (!answer.ok) break;
         const parts = document.createElement("template");
         parts.innerHTML = await answer.text();
-        for (const fresh of [...parts.content.children]) {
-          const old = find(fresh.id);
-          if (old) swap(old, fresh);
-        }
+        keepPlace(() => {
+          for (const fresh of [...parts.content.children]) {
+            const old = find(fresh.id);
+            if (old) swap(old, fresh);
+          }
+        });
       }
       showTime(news);
       showAges();
@@ -132,6 +143,20 @@ function tick() {
     start();
   }
 }
+
+// Arrow keys move between the cells of the heat map.
+addEventListener("keydown", (event) => {
+  const cell = document.activeElement.closest(".heat a");
+  if (!cell) return;
+  const all = [...document.querySelectorAll(".heat a")];
+  const columns = all.filter((one) => one.offsetTop === all[0].offsetTop).length;
+  const step = {ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns}[event.key];
+  const next = step && all[all.indexOf(cell) + step];
+  if (next) {
+    event.preventDefault();
+    next.focus();
+  }
+});
 
 hold.hidden = false;
 hold.addEventListener("click", () => {

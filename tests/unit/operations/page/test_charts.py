@@ -1,6 +1,5 @@
 """The charts of a fleet, what filters select, and what the page remembers of refusals."""
 
-from collections import Counter
 from random import Random
 from typing import Any
 
@@ -17,7 +16,9 @@ from reconciler.control.units import Kind, Unit
 from reconciler.control.waiting import Pending
 from reconciler.operations.page.charts import CELLS, Charts, Index, Scene, scene
 from reconciler.operations.page.drawing import draw
+from reconciler.operations.page.heat import use_of
 from reconciler.operations.page.map import _physical
+from reconciler.operations.page.pending import PendingIndex
 from reconciler.operations.page.query import Query, select_charts, select_claims
 from reconciler.operations.page.sources import SPARE, RefusalMessages
 from tests.tools import builders
@@ -30,7 +31,7 @@ def still(*objects: builders.Object) -> Still:
 
 
 async def charts(of: Still) -> Charts:
-    return await Index(of.store.snapshot).charts()
+    return await Index(of.store.snapshot, PendingIndex(StillSources(of))).charts()
 
 
 async def scenes(of: Still) -> list[Scene]:
@@ -79,14 +80,14 @@ async def test_how_full_charts_are_is_what_counting_by_name_says(seed: int):
     )
     given = fleet.allocate(*claims(random.randint(0, 4)))
     held = {found for of_claim in given for found in of_claim}
-    index, world = await charts(fleet), fleet.store.snapshot()
-    expected = []
+    found = use_of(fleet.store.snapshot())
+    expected, alone = [], []
     for one in await scenes(fleet):
         pool = one.chart.pool
         taken = [shown for shown in one.devices if DeviceID(*pool, shown.name) in held]
         assert [shown.name for shown in taken] == [s.name for s in one.devices if s.state == "held"]
         if one.chart.set < 0:
-            expected.append(len(taken) / len(one.devices))
+            alone += [float(shown in taken) for shown in one.devices]
             continue
         drawn = [0] * len(one.counters)
         for number, shown in enumerate(one.devices):
@@ -95,10 +96,10 @@ async def test_how_full_charts_are_is_what_counting_by_name_says(seed: int):
         cut = [at for at, name in enumerate(one.counters) if name.startswith(("slice", "lanes"))]
         expected.append(sum(drawn[at] for at in cut) / sum(one.totals[at] for at in cut))
         assert list(one.left) == [b - a for a, b in zip(drawn, one.totals, strict=True)]
-    used = index.used(world)
-    assert used.part.tolist() == pytest.approx(expected)
-    full = [all(shown.state in ("held", "blocked") for shown in one.devices) for one in await scenes(fleet)]
-    assert used.full.tolist() == full
+    assert found.use.tolist() == pytest.approx([*expected, *alone])
+    of_sets = [one for one in await scenes(fleet) if one.chart.set >= 0]
+    full = [all(shown.state in ("held", "blocked") for shown in one.devices) for one in of_sets]
+    assert found.full.tolist() == [*full, *(part == 1 for part in alone)]
 
 
 async def test_top_counts_as_full_what_the_page_shows_as_full():
@@ -115,15 +116,12 @@ async def test_top_counts_as_full_what_the_page_shows_as_full():
     fleet.allocate(*claims(4), builders.claim("nic", request(capacity={"bandwidth": "10Gi"})))
     broken = resource_slice("broken", devices("gpu"), driver="broken", slices=2, nodeName="n1")
     fleet.store.apply(Changed("ResourceSlice", typed(broken)))
-    index, world = await charts(fleet), fleet.store.snapshot()
+    world = fleet.store.snapshot()
     found = lines(measure(fleet_layout(world.topology), world.occupancy, Solver()), "driver")
-    used = index.used(world)
-    drivers = [world.fleet.pools[at].id.driver for at in index.pool_of.tolist()]
     counted = {line.driver: line.full for line in found}
     assert "broken" not in counted
     assert sum(counted.values()) > 0
-    shown = Counter(driver for driver, full in zip(drivers, used.full.tolist(), strict=True) if full)
-    assert shown == +Counter(counted)
+    assert sum(counted.values()) == use_of(world).full.sum()
 
 
 async def test_a_card_is_titled_by_its_device_and_node():
@@ -159,7 +157,7 @@ async def test_devices_without_counters_come_in_groups_and_old_generations_not_a
 
 async def test_charts_follow_the_slices_and_keep_what_did_not_change():
     fleet = still(builders.node("n1"), *gpus("n1", 1), *gpus("n2", 1))
-    index = Index(fleet.store.snapshot)
+    index = Index(fleet.store.snapshot, PendingIndex(StillSources(fleet)))
     before = await index.charts()
     assert await index.charts() is before
     fleet.store.apply(Changed("ResourceSlice", typed(builders.gpu_slice("n3"))))

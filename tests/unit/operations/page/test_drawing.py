@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.operations.page import drawing
 from reconciler.operations.page.charts import MOST_SLOTS, Run, lanes, runs, slots_of
-from reconciler.operations.page.query import LONGEST_NAME, Query, anchor, shown
+from reconciler.operations.page.query import FILTERS, LONGEST_NAME, PAGES, Query, anchor, shown
 from reconciler.operations.page.routes import _style
 
 
@@ -162,8 +162,8 @@ def test_anchors_are_safe_ids_and_tell_names_apart(one: str, other: str):
 
 
 @given(
-    st.lists(st.text(max_size=40), min_size=4, max_size=4),
-    st.lists(st.integers(1, 10**6), min_size=4, max_size=4),
+    st.lists(st.text(max_size=40), min_size=len(FILTERS), max_size=len(FILTERS)),
+    st.lists(st.integers(1, 10**6), min_size=len(PAGES), max_size=len(PAGES)),
 )
 def test_an_address_says_what_the_query_says(filters: list[str], pages: list[int]):
     query = Query(*(text.strip() for text in filters), *pages)  # type: ignore[arg-type]
