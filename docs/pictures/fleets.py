@@ -12,6 +12,7 @@ from typing import Any
 from perf.fleets import mig
 from perf.fleets.objects import claim, exactly, node, node_names
 from reconciler.control.ownership import MANAGED
+from reconciler.library.making import mig_gpus
 
 MODELS = ("NVIDIA A100-SXM4-40GB", "NVIDIA A100-SXM4-40GB", "NVIDIA A100-PCIE-40GB")
 """Of the racks, in turns"""
@@ -44,10 +45,9 @@ def machines(nodes: int) -> Iterator[dict[str, Any]]:
             "topology.kubernetes.io/zone": f"eu-west-{'abc'[rack % 3]}",
         }
         yield made
-        for piece in mig.node_slices(name):
+        for piece in mig_gpus(name, mig.GPUS_A_NODE):
             for device in piece["spec"].get("devices", ()):
-                if "productName" in device["attributes"]:
-                    device["attributes"]["productName"] = {"string": model(at)}
+                device["attributes"]["productName"] = {"string": model(at)}
                 if at == TAINTED:
                     device["taints"] = [{"key": "example.com/xid", "value": "79", "effect": "NoSchedule"}]
             yield piece

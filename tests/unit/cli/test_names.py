@@ -10,7 +10,7 @@ from click.shell_completion import ShellComplete
 
 from reconciler.cli import main
 from reconciler.embedded import serve
-from tests.tools.command_servers import Overheard
+from tests.tools.processes import Overheard
 from tests.tools.small_fleet import claim, node, pod
 
 pytestmark = pytest.mark.loopback

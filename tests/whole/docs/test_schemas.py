@@ -60,7 +60,13 @@ CASES: dict[str, list[tuple[str, ...]]] = {
         ("make-room", "large", "-f", "large.yaml", *FRAGMENTED, "--priority", "-1"),
     ],
     "modes": [("modes", "-f", "exclusive.yaml"), ("modes", *KOORDINATOR)],
-    "top": [("top", *DEMO), ("top", "--by", "pool", *DEMO), ("top", "--by", "node", *DEMO)],
+    "top": [
+        ("top", *DEMO),
+        *(
+            ("top", "--by", by, *DEMO)
+            for by in ("pool", "node", "model", "namespace", "label=kubernetes.io/hostname")
+        ),
+    ],
     "top-koordinator": [("top", "--koordinator", *KOORDINATOR)],
     "whatif": [("whatif", *DEMO), ("whatif", "--drain", "node-a", "-f", "held.yaml", *TUTORIAL[:2])],
 }
