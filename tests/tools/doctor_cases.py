@@ -321,6 +321,12 @@ CASES = [
             ),
             ("a cycle", [child_of("a", composite_group("a", 1))], IN_TREE, "cycle: a"),
             (
+                "another policy",
+                [composite_group("tree", 1), child_of("tree", pod_group("a", None))],
+                IN_TREE,
+                "has the policy basic",
+            ),
+            (
                 "five levels",
                 [
                     composite_group("1", 1),

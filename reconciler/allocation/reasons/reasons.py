@@ -267,12 +267,12 @@ REASONS: dict[str, Advice] = {
         Section.WAIT,
     ),
     "GangNotFound": Advice(
-        "A pod names a PodGroup that does not exist.",
-        "Create the PodGroup, or remove its name from the pods.",
+        "A pod names a PodGroup, or that a CompositePodGroup, that does not exist.",
+        "Create the group, or remove its name from the pods or the PodGroup.",
         Section.CLAIM,
     ),
     "GangInvalid": Advice(
-        "The size or the topology of the gang cannot be used.",
+        "The size, the topology or the parents of the gang cannot be used.",
         "Correct the field that the message names.",
         Section.CLAIM,
     ),

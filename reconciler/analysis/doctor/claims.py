@@ -351,6 +351,12 @@ def _tree_problems(gang: GangKey, groups: PodGroups, *, gate: bool) -> Iterator[
         names = [one.name for one in groups.known(GangSource.COMPOSITE)]
         hint = suggestion(parent.name, names)
         yield f"CompositePodGroup {parent.namespace}/{parent.name} is not in the input{hint}"
+    group, outer = groups.get(gang), groups.get(parent)
+    is_basic = isinstance(group, PodGroup) and group.rules is None
+    if is_basic and isinstance(outer, CompositePodGroup) and outer.spec.scheduling_policy.gang is not None:
+        yield f"has the policy basic, and {parent.name} the policy gang: Kubernetes may refuse that"
+    if groups.leaves_whole(parent) and not groups.leaves_whole(gang):
+        yield f"may be disrupted alone, and {parent.name} only as a whole: Kubernetes may refuse that"
     above = groups.above(gang)
     if gang in above:
         yield f"the parents form a cycle: {', '.join(one.name for one in above)}"

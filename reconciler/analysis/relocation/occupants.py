@@ -131,7 +131,7 @@ class Gang(Struct, frozen=True):
 
 
 class Tree(Struct, frozen=True):
-    """A group of groups of which pods have a node or hold devices."""
+    """A group of groups of which pods have a node or hold devices. Source: TREE-8."""
 
     members: Pods
     groups: tuple[Pods, ...]

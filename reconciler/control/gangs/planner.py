@@ -3,7 +3,7 @@
 Everything is read from the objects, so that a successor continues where a predecessor stopped: gated members
 whose claims are allocated have a seat, and ungated ones run. Seats count only together: as soon as the
 minimum has seats, gates are removed; until then all seats are given back if the rest does not fit.
-Source: GANG-20 to GANG-22.
+Source: GANG-20 to GANG-22, TREE-7.
 """
 
 from collections import Counter

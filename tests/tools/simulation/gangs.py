@@ -10,8 +10,9 @@ from random import Random
 from typing import Any
 
 from reconciler.api.objects.gangs import GANG, SEAT, SIZE, TOPOLOGY
-from reconciler.api.validation.served_kinds import CLAIM, POD, POD_GROUP
+from reconciler.api.validation.served_kinds import CLAIM, COMPOSITE_GROUP, POD, POD_GROUP
 from reconciler.embedded import ApiServer
+from tests.tools.gangs import child_of, composite_group, pod_group
 from tests.tools.simulation import demand
 from tests.tools.simulation.audit.claims import allocation, claims_of, is_deleting, selected
 from tests.tools.simulation.audit.fitting import Fitting
@@ -29,10 +30,18 @@ class Gang:
     least: int
     pods: int
     source: str
-    """`annotation`, `group`, or `shared` for a group with a claim of its own"""
+    """`annotation`, `group`, `shared` for a group with a claim of its own, or `tree` for two groups in one"""
     templates: tuple[str, ...]
     zone: bool
     """Whether all of it must be in one zone"""
+
+    def needed(self, pods: list[Any]) -> list[Any] | None:
+        """So many of some pods as must run together; None if these are too few."""
+        if self.source != "tree":
+            return pods[: self.least] if len(pods) >= self.least else None
+        halves = [[pod for pod in pods if _group_of(pod) == name] for name in _names(self)]
+        half = self.least // 2
+        return None if min(map(len, halves)) < half else [pod for one in halves for pod in one[:half]]
 
 
 class Gangs:
@@ -63,7 +72,8 @@ class Gangs:
         self._count["gangs"] += 1
         random = self._random
         name, size = f"g{len(self._gangs)}", random.choice((2, 2, 3, 4))
-        source = random.choice(("annotation", "annotation", "group", "shared"))
+        source = random.choice(("annotation", "annotation", "group", "shared", "tree"))
+        size = 4 if source == "tree" else size
         wanted = tuple(
             random.choices(templates, k=random.choice((0, 1, 1, 1, 2)) if source != "shared" else 1)
         )
@@ -71,7 +81,7 @@ class Gangs:
         gang = Gang(name, size, size + extra, source, wanted, random.random() < 0.4)
         self._gangs[name] = gang
         if source != "annotation":
-            self._api.load([_group(gang)])
+            self._api.load(_groups(gang))
         self._add(gang, gang.pods if random.random() < 0.7 else random.randint(1, gang.pods))
 
     def complete(self) -> None:
@@ -92,8 +102,9 @@ class Gangs:
 
     def let_go(self) -> None:
         """All PodGroups go, after the pods."""
-        for record in list(self._api.store[POD_GROUP].scan("")):
-            self._api.delete(POD_GROUP, "default", record.object["metadata"]["name"])
+        for kind in (POD_GROUP, COMPOSITE_GROUP):
+            for record in list(self._api.store[kind].scan("")):
+                self._api.delete(kind, "default", record.object["metadata"]["name"])
 
     def disturbed(self, name: str) -> None:
         """Something was done to a pod or a claim by this name, which the reconciler cannot know yet."""
@@ -109,7 +120,9 @@ class Gangs:
                 notes = {GANG: gang.name, SIZE: str(gang.least)} | ({TOPOLOGY: "zone"} if gang.zone else {})
                 pod["metadata"]["annotations"] = notes
             else:
-                pod["spec"]["schedulingGroup"] = {"podGroupName": gang.name}
+                names = _names(gang)
+                name = names[self._made[gang.name] % len(names)]
+                pod["spec"]["schedulingGroup"] = {"podGroupName": name}
             self._api.load([pod])
 
     def _pods(self, gang: str) -> list[Any]:
@@ -129,10 +142,10 @@ class Gangs:
         if any(not _is_gated(pod) for pod in pods if pod["metadata"]["name"] != name):
             return None
         self._count["gangs begun"] += 1
-        have = sum(1 for pod in pods if not _is_gated(pod) or self._is_seated(pod))
-        if have >= gang.least or self._now() - self._disturbed.get(gang.name, -STALE) < STALE:
+        have = [pod for pod in pods if not _is_gated(pod) or self._is_seated(pod)]
+        if gang.needed(have) or self._now() - self._disturbed.get(gang.name, -STALE) < STALE:
             return None
-        return f"{name} was ungated, and {have} of {gang.least} pods of its gang have devices and a node"
+        return f"{name} was ungated, and {len(have)} of {gang.least} pods of its gang have devices and a node"
 
     def is_member(self, pod: Any) -> bool:
         return pod["metadata"]["name"].partition("-")[0] in self._gangs
@@ -143,24 +156,25 @@ class Gangs:
             pods = self._pods(gang.name)
             gated = [pod for pod in pods if _is_gated(pod)]
             seated = [pod for pod in gated if self._is_seated(pod)]
-            others = len(pods) - len(gated)
+            free = [pod for pod in pods if not _is_gated(pod)]
+            others = len(free)
             zones = {NODES[node] for pod in pods if (node := pod["spec"].get("nodeName")) in NODES}
             if gang.zone and len(zones) > 1:
                 yield f"gang {gang.name} runs in zones {sorted(zones)}, and must be in one"
             if gang.zone and zones:  # somebody else may have allocated a claim of a member in another one
                 seated = [pod for pod in seated if self._zones_of(pod) & zones]
-            if seated and others + len(seated) >= gang.least:
+            if seated and gang.needed([*free, *seated]):
                 yield f"gang {gang.name}: {len(seated)} pods have all they need, and are gated"
-            elif others < gang.least:
+            elif not gang.needed(free):
                 held = [key for pod in gated for key in claims_of(pod) if key and self._is_ours(key)]
                 marked = [pod for pod in gated if SEAT in pod["metadata"].get("annotations", {})]
                 if others == 0 and (held or marked):
                     yield f"gang {gang.name} waits, and holds {sorted({*held})} {len(marked)} pods"
-            if not others and not seated and len(gated) >= gang.least and gang.source != "shared":
+            if not others and not seated and gang.needed(gated) and gang.source != "shared":
                 yield from self._fits(gang, gated, fitting, open_)
 
     def _fits(self, gang: Gang, gated: list[Any], fitting: Fitting, open_: frozenset[str]) -> Iterator[str]:
-        keys = [claims_of(pod) for pod in gated]
+        keys = [claims_of(pod) for pod in (*(gang.needed(gated) or ()), *gated)]
         claims = [[self._claim(key) if key else None for key in of_pod] for of_pod in keys]
         if any(c is None or is_deleting(c) or allocation(c) for of_pod in claims for c in of_pod):
             return
@@ -203,11 +217,11 @@ class Gangs:
             return False
         if any(claim["metadata"]["name"].partition("-")[0] not in self._gangs for claim in claims):
             return False
-        pinned = any(len(selected(claim, NODES)) == 1 and _names(claim) for claim in claims)
+        pinned = any(len(selected(claim, NODES)) == 1 and _names_node(claim) for claim in claims)
         return pinned or SEAT in pod["metadata"].get("annotations", {})
 
 
-def _names(claim: Any) -> bool:
+def _names_node(claim: Any) -> bool:
     """Whether an allocation names its node, rather than a label of it."""
     (term, *_) = allocation(claim)["nodeSelector"]["nodeSelectorTerms"]
     return bool(term.get("matchFields"))
@@ -217,15 +231,19 @@ def _is_gated(pod: Any) -> bool:
     return any(gate["name"] == GATE for gate in pod["spec"].get("schedulingGates", ()))
 
 
-def _group(gang: Gang) -> Object:
-    spec: Object = {"schedulingPolicy": {"gang": {"minCount": gang.least}}}
-    if gang.zone:
-        spec["schedulingConstraints"] = {"topology": [{"key": "zone"}]}
-    if gang.source == "shared":
-        spec["resourceClaims"] = [{"name": "t0", "resourceClaimTemplateName": gang.templates[0]}]
-    return {
-        "apiVersion": "scheduling.k8s.io/v1beta1",
-        "kind": "PodGroup",
-        "metadata": {"name": gang.name, "namespace": "default"},
-        "spec": spec,
-    }
+def _group_of(pod: Any) -> str:
+    return pod["spec"].get("schedulingGroup", {}).get("podGroupName", "")
+
+
+def _names(gang: Gang) -> tuple[str, ...]:
+    """The PodGroups of a gang."""
+    return (f"{gang.name}a", f"{gang.name}b") if gang.source == "tree" else (gang.name,)
+
+
+def _groups(gang: Gang) -> list[Object]:
+    topology = "zone" if gang.zone else ""
+    if gang.source == "tree":
+        inside = [child_of(gang.name, pod_group(name, gang.least // 2)) for name in _names(gang)]
+        return [composite_group(gang.name, 2, topology=topology), *inside]
+    claim = gang.templates[0] if gang.source == "shared" else ""
+    return [pod_group(gang.name, gang.least, topology=topology, claim=claim)]

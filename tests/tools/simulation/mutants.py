@@ -223,7 +223,9 @@ async def _not_resolved(self: Any, _: Any) -> None:
 
 
 GANGED: dict[str, Mutant] = {
-    "gates go as soon as a pod has a seat": _swap(GangPlanner, "_has_begun", lambda *_: True),
+    "gates go as soon as a pod has a seat": _swap(
+        GangPlanner, "_ready", lambda _, __, ___, places, *____: tuple(places)
+    ),
     "pods of gangs are decided alone": _swap(
         GangPlanner, "serves", lambda self, unit: unit.kind is Kind.GANG and _serves(self, unit)
     ),
