@@ -59,6 +59,7 @@ docs: $(STAMP)  ## the pages and pictures that are made from the code
 	$(BIN)/python -m docs.pictures
 	$(BIN)/python -m docs.chart_values
 	$(BIN)/python -m docs.version_tables
+	$(BIN)/python -m docs.third_party > deploy/THIRD-PARTY.md
 	$(BIN)/python -m perf page perf/kept/*.json > perf/RESULTS.md
 	$(BIN)/python -m docs.main_results
 

@@ -34,6 +34,10 @@ UNSHOWN_SECONDS = 600.0
 """Time without an event or bookmark after which the kind is listed again: a server that was restored from a
 backup says nothing about a version that it does not have yet"""
 
+OLD_LISTINGS = 4
+"""Lists in a row that are older than what was seen, and are asked for again: a cache on the way may be
+behind, and what it lacks would be given twice. If they stay old, the server was restored from a backup."""
+
 FAILURES_SURVIVED = 5
 """Failures in a row after which the kind is listed again: a server restored from a backup may not know the
 version."""
@@ -142,6 +146,8 @@ class _Follower(Struct):
     cursor: Cursor | None = None
     seen: str = ""
     """The highest version that the server has shown since it was last restored"""
+    old_listings: int = 0
+    """In a row: at a version before `seen`"""
     shown_at: float = 0.0
     """When the server showed a version last, by the event loop"""
     failures: int = 0
@@ -225,13 +231,18 @@ class _Follower(Struct):
                 refused.append(found)
             else:
                 objects.append(found)
+        afresh = precedes(read.version, self.seen)
+        self.old_listings = self.old_listings + 1 if afresh else 0
+        if 0 < self.old_listings <= OLD_LISTINGS:
+            what = f"list of {self.resource.plural} at version {read.version}"
+            raise Retry(f"{what}: the server had {self.seen} before", busy=True)
+        self.old_listings = 0
         if self.resource.kind in NUMEROUS and not self.seen:
             breaks = Breaks()
             # Only when all pages are read: half of a failed listing would be inconsistent.
             for one in objects:
                 self._emit(Changed(self.resource.kind, one))
                 await breaks.after_step()
-        afresh = precedes(read.version, self.seen)
         self._emit(Replaced(self.resource.kind, tuple(objects), tuple(refused), afresh))
         return read
 

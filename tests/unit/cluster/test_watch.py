@@ -14,7 +14,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import negotiate
 from reconciler.cluster.kinds import NODE, Resource, resource_of
-from reconciler.cluster.watch import Pace, follow
+from reconciler.cluster.watch import OLD_LISTINGS, Pace, follow
 from reconciler.errors import Inconsistent, Rejected, Retry
 from tests.tools.cluster_objects import CLAIMS, NODES, bookmark, claim, error_event, event, listing, node
 from tests.tools.scripted_transport import Scripted, Wait, ok, status
@@ -212,18 +212,28 @@ async def test_a_server_that_was_set_back_is_listed_again():
     """Restored from a backup, or a demo server started afresh: its versions begin lower."""
     transport = Scripted(
         ok(listing(node("a"), version="500")),
-        ok(listing(node("b"), version="7")),
+        *[ok(listing(node("b"), version="7"))] * (OLD_LISTINGS + 1),
         streams=[[bookmark("7")], [event("ADDED", node("c", "8"))]],
     )
     assert await followed(transport) == [["listed", "a"], ["afresh", "b"], ("c", "8")]
 
 
+async def test_a_list_that_is_older_than_what_was_seen_is_asked_for_again():
+    """Of a cache that is behind: what it lacks must not be taken for gone."""
+    transport = Scripted(
+        ok(listing(node("a"), version="500")),
+        ok(listing(version="7")),
+        ok(listing(node("a", "400"), version="501")),
+        streams=[[bookmark("7")], []],
+    )
+    assert await followed(transport) == [["listed", "a"], ["listed", "a"]]
+
+
 async def test_a_version_that_keeps_failing_is_given_up():
     """A server that never had it answers with timeouts, not with 410."""
     too_large = status(504, "Too large resource version")
-    transport = Scripted(
-        ok(listing(node("a"), version="500")), ok(listing(node("b"), version="7")), streams=[too_large] * 6
-    )
+    old = [ok(listing(node("b"), version="7"))] * (OLD_LISTINGS + 1)
+    transport = Scripted(ok(listing(node("a"), version="500")), *old, streams=[too_large] * 6)
     assert await followed(transport) == [["listed", "a"], ["afresh", "b"]]
     assert watches(transport) == ["500"] * 6 + ["7"]
 

@@ -7,11 +7,16 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
+from importlib.metadata import packages_distributions, requires
 from pathlib import Path
 from typing import Any
 
 import dockerfile
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
+from docs.third_party import page
 from tests.tools.checkout import ROOT
 
 RECIPE = dockerfile.parse_file(str(ROOT / "deploy" / "Containerfile"))
@@ -55,6 +60,38 @@ def test_the_image_holds_what_was_tested_and_no_tools():
     names = {name for name, _ in IMAGE}
     assert not {"pytest", "mypy", "hatchling", "cyclonedx-bom", "selenium", "hypothesis"} & names
     assert {"aiohttp", "numpy", "kubernetes-asyncio"} <= names
+
+
+def test_every_dependency_is_imported_and_there_are_few():
+    """Those of a user's installation. Of cel-python, only the grammar is read."""
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    direct = [Requirement(text).name for text in declared["dependencies"]]
+    source = "".join(path.read_text() for path in (ROOT / "reconciler").rglob("*.py"))
+    imported = {*re.findall(r"^\s*(?:from|import) (\w+)", source, re.M), "celpy"}
+    assert 'find_spec("celpy")' in source
+    tops: dict[str, set[str]] = {}
+    for top, names in packages_distributions().items():
+        for name in names:
+            tops.setdefault(canonicalize_name(name), set()).add(top)
+    assert [name for name in direct if not tops[canonicalize_name(name)] & imported] == []
+    assert len(direct) <= 18
+
+
+def test_the_lock_of_the_image_holds_only_what_dependencies_need():
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    ahead = [*declared["dependencies"], *declared["optional-dependencies"]["otel"]]
+    needed: set[str] = set()
+    while ahead:
+        one = Requirement(ahead.pop())
+        name = canonicalize_name(one.name)
+        if name not in needed and (one.marker is None or one.marker.evaluate({"extra": ""})):
+            needed.add(name)
+            ahead += requires(name) or ()
+    assert {name for name, _ in IMAGE} == needed
+
+
+def test_the_page_of_what_the_image_holds_is_current():
+    assert (ROOT / "deploy" / "THIRD-PARTY.md").read_text() == page()
 
 
 def test_everything_that_is_copied_exists():
