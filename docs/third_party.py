@@ -1,14 +1,15 @@
 """`python -m docs.third_party`: what is in the image, with versions and licences, as a page."""
 
 import re
+import sys
 from importlib.metadata import files, metadata
 from pathlib import Path
 
 _LOCKED = re.compile(r"^([a-z0-9][a-z0-9._-]*)==([^ ;\n]+)(?: ; (.*?))? \\$", re.MULTILINE)
 _TITLE = """# What the image holds
 
-Python packages beside ours, from `deploy/requirements.lock`. The image lists them in `/venv/sbom.cdx.json`, too. Licences are what the packages
-declare.
+Python packages beside ours, from `deploy/requirements.lock`; made by `python -m docs.third_party`. The image
+lists them in `/venv/sbom.cdx.json`, too. Licences are what the packages declare.
 
 | package | version | licence |
 |---|---|---|
@@ -18,19 +19,14 @@ declare.
 def licence(name: str) -> str:
     """The declared one: an SPDX expression, else classifiers, else the first words of the text."""
     found = metadata(name)
-    if expression := found.get("License-Expression"):
-        return expression
-    text = found.get("License") or _first_line(name)
-    classifiers = [
-        one.rpartition(" :: ")[2] for one in found.get_all("Classifier") or () if "License ::" in one
-    ]
-    return ", ".join(classifiers) or text.splitlines()[0][:40]
-
-
-def _first_line(name: str) -> str:
-    """Of the file with the licence: cel-python declares none."""
-    paths = [one for one in files(name) or () if one.parent.name == "licenses"]
-    return paths[0].read_text().strip().splitlines()[0].strip() if paths else "not declared"
+    for field in ("License-Expression", "Classifier", "License"):
+        declared = [one for one in found.get_all(field) or () if field != "Classifier" or "License ::" in one]
+        if declared:
+            return ", ".join(one.rpartition(" :: ")[2].splitlines()[0][:80] for one in declared)
+    for file in files(name) or ():  # cel-python declares none
+        if file.parent.name == "licenses":
+            return file.read_text().strip().splitlines()[0].strip()
+    return "not declared"
 
 
 def page() -> str:
@@ -44,4 +40,4 @@ def page() -> str:
 
 
 if __name__ == "__main__":
-    print(page(), end="")
+    sys.stdout.write(page())
