@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -170,19 +171,37 @@ def replay_(scenario: Path, as_json: bool, policy: str, order: str) -> None:
 
 @main.command("soak")
 @click.option("--minutes", type=click.FloatRange(min=0.1), default=10.0, show_default=True)
-@click.option("--out", type=click.Path(dir_okay=False, writable=True, path_type=Path), help="Keep as JSON.")
-def soak_(minutes: float, out: Path | None) -> None:
-    """Run under constant churn and faults in real time; print JSON. Exit code 1 if anything was found."""
-    from perf.soak import soak  # noqa: PLC0415 - brings the simulation with it
+@click.option("--rate", type=float, default=2.0, show_default=True, help="Pods or gangs a second.")
+@click.option("--nodes", type=int, default=50, show_default=True, help="Nodes of 208 MIG partitions.")
+@click.option("--whole", type=int, default=1250, show_default=True, help="Nodes of eight whole GPUs.")
+@click.option("--units", type=int, default=300, show_default=True, help="Pods and gangs at once.")
+@click.option(
+    "--trouble-seconds", type=float, default=45.0, show_default=True, help="Between kills and stops."
+)
+@click.option(
+    "--folder", default="perf-soak", show_default=True, type=click.Path(file_okay=False, path_type=Path)
+)
+def soak_(folder: Path, **flags: Any) -> None:
+    """Run two replicas under churn, faults and kills in real time.
 
+    Prints figures as JSON; the folder gets these, logs, journals and a plot. Exit code 1 if
+    anything was found.
+    """
+    from perf.soak import Plan, draw, soak  # noqa: PLC0415 - brings what tests share with it
+
+    plan = Plan(**flags)
+    folder.mkdir(parents=True)
     with progress_bar() as progress:
-        task = progress.add_task("soak", total=minutes * 60)
-        found = soak(minutes, lambda done, how: progress.update(task, completed=done, description=how))
-    text = json.dumps(found, indent=1)
-    if out is not None:
-        out.write_text(text + "\n", "utf-8")
-    print(text)
-    sys.exit(bool(found["findings"]))
+        task = progress.add_task("soak", total=plan.minutes * 60)
+        found = soak(plan, folder, lambda done, how: progress.update(task, completed=done, description=how))
+    draw(found, folder / "soak.svg")
+    (folder / "soak.json").write_text(json.dumps(found), "utf-8")
+    print(
+        json.dumps(
+            {name: value for name, value in found.items() if name not in ("samples", "latency")}, indent=1
+        )
+    )
+    sys.exit(bool(found["findings"] or found["lost"]))
 
 
 main.add_command(placement)
