@@ -189,7 +189,8 @@ class Settings(BaseSettings):
 
     search_steps: Annotated[int, Flag("--steps", advanced=True)] = Field(default=10_000, ge=1)
     """Devices that a decision tries on one node before it gives up there; ten times as many on all nodes
-    together. Steps instead of time: the result does not depend on the speed of the machine."""
+    together. It also bounds the work and memory of proofs that nothing fits. Steps instead of time: the
+    result does not depend on the speed of the machine."""
 
     preemption: Annotated[Literal["off", "advise", "evict"], FLAG] = "off"
     """Whether pods of lower priority are evicted so that pending ones fit. `advise` shows plans; `evict`
@@ -370,6 +371,10 @@ class Settings(BaseSettings):
     journal: Annotated[str | None, Flag(metavar="DIR")] = None
     """Directory of a journal with all decisions and their input: `dra-reconciler replay` repeats them. At
     most 16 files of about 64 MiB before compression. None: no journal."""
+
+    keep_hard_questions: Annotated[str | None, Flag(metavar="FOLDER", advanced=True)] = None
+    """Folder for questions that a search gave up (`SearchGaveUp`). At most 64 files with the claims, one
+    node, its slices and held devices: `dra-reconciler allocate -f FILE` asks them again. None: none kept."""
 
     traces: Annotated[bool, ADVANCED] = False
     """OpenTelemetry traces of reconciles, decisions and requests, over OTLP. Needs dra-reconciler[otel]; set

@@ -46,6 +46,7 @@ from reconciler.control.steps import Blocked, Decide
 from reconciler.control.units import Unit
 from reconciler.control.waiting import Pause, Pending, Switch
 from reconciler.operations.journal.entries import RECORDED_SETTINGS, Header
+from reconciler.operations.journal.hard_questions import HardQuestions
 from reconciler.operations.journal.recording import Recorder
 from reconciler.operations.page.sources import PlacementView
 from reconciler.operations.policy_comparison import PolicyComparison
@@ -258,7 +259,9 @@ def build_control(
     settler = Settler(intake, writer, reporter.report)
     host = Host(base, intake, pod_writer, ours, recorder, reporter.report)
     plugins = tuple([start(host) for start in starts])
-    decider = Decider(ours, steps=settings.search_steps)
+    hard = settings.keep_hard_questions
+    kept = {} if hard is None else {"gave_up": HardQuestions(Path(hard)).keep}
+    decider = Decider(ours, steps=settings.search_steps, **kept)
     claims = ClaimHandler(
         intake,
         planner,

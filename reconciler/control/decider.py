@@ -1,6 +1,6 @@
 """Answers one question: devices that this controller owns, or a refusal with its reason."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
@@ -16,7 +16,7 @@ from reconciler.allocation.dra.node_attempt import only_rows
 from reconciler.allocation.dra.preferred import prefers
 from reconciler.allocation.dra.selector_masks import evaluate_all_selectors
 from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.plan import Granted, RequestCount, Unsatisfied
+from reconciler.api.objects.plan import Granted, Reason, RequestCount, Unsatisfied
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import NOT_OURS
 from reconciler.control.special_claims import REMEDY, UNSAFE, selected_drivers
@@ -26,6 +26,10 @@ from reconciler.state.nominations import HeldPlace
 
 QuestionKey = tuple[tuple[tuple[str, ...], ...], NodeSubset | None]
 """What an answer depends on besides the snapshot: specs and preferences of the claims, and the nodes."""
+
+
+GaveUpOn = Callable[[Sequence[ResourceClaim], Snapshot, Unsatisfied], None]
+"""Gets the claims that a search gave up, from any thread"""
 
 
 class Refusal(Struct, frozen=True):
@@ -46,10 +50,11 @@ class Decider:
     A freed device wakes all pending units. Most have the same question, so one search answers all.
     """
 
-    def __init__(self, ours: Ownership, *, steps: int) -> None:
+    def __init__(self, ours: Ownership, *, steps: int, gave_up: GaveUpOn = lambda *_: None) -> None:
         """`steps` limits one search."""
         self._ours = ours
         self._steps = steps
+        self._gave_up = gave_up
         self._refused: dict[QuestionKey, str] = {}
         self._version = -1
 
@@ -93,6 +98,8 @@ class Decider:
                 return found
         answer = self._decide(question.claims, question, snapshot, budget)
         if isinstance(answer, Unsatisfied):
+            if answer.reason is Reason.GAVE_UP:
+                self._gave_up(question.claims, snapshot, answer)
             return _refusal(answer)
         if question.special:
             return self._unsafe(question, snapshot) or answer

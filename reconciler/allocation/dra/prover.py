@@ -35,7 +35,7 @@ TABLE_WORK = 1 << 18
 AT_ONCE = 8
 """Steps in a box that count as one look at its cells"""
 MOST_WORK = 1 << 30
-"""Cells that are combined for one search. With more, nothing more is proved: this is about two seconds."""
+"""Cells that are combined for one search of `STEPS`. With more, nothing more is proved: about two seconds."""
 MOST_KEPT = 1 << 28
 """Cells that are kept for one search, one bit each. With more, they are found anew."""
 MOST_ROWS = 1 << 10
@@ -120,8 +120,9 @@ class _Frame(Struct):
 class Prover:
     """Proofs for one search on one node."""
 
-    def __init__(self, problem: NodeProblem) -> None:
+    def __init__(self, problem: NodeProblem, most_work: int = MOST_WORK) -> None:
         self.problem = problem
+        self.most_work = most_work
         self.groups: Groups = groups_of(problem.view)
         nothing = np.zeros((1, problem.table.shape[1]), dtype=np.int64)  # -1 names the last row
         table = np.concatenate([problem.table, nothing])
@@ -156,7 +157,7 @@ class Prover:
         Never true if they can be met. None if that takes too long, or if requests in mode All, for
         administrators or for shared devices were left out. Exclusion does not count.
         """
-        if self.work > MOST_WORK:
+        if self.work > self.most_work:
             return None
         asked = Reader(self.problem, slots[0].claim, state).read(slots, by_slot)
         if asked is None:
@@ -240,7 +241,7 @@ class Prover:
     ) -> int | None:
         """See `_Frame.after`; None if that is too much work for this search."""
         known, steps, size = len(frame.known), len(frame.steps), frame.box.size
-        if self.work + size * len(table.counts) > MOST_WORK:
+        if self.work + size * len(table.counts) > self.most_work:
             return None
         found = frame.after(node, renewed, table, places)
         looks, vectors = len(frame.known) - known, len(table.counts)
@@ -352,7 +353,7 @@ class _Trial:
         """Whether groups in these states can give one of the counts, or if that takes too long."""
         if not len(wanted):
             return False
-        if self._prover.work > MOST_WORK:
+        if self._prover.work > self._prover.most_work:
             self.unsure = True
             return True
         caps = tuple(wanted.max(axis=0).tolist())

@@ -14,13 +14,13 @@ from msgspec import Struct
 
 from kernels.types import Codes, Mask, Rows
 from reconciler.allocation.dra.bounds import is_impossible
-from reconciler.allocation.dra.budget import UNLIMITED, Budget, Fatal, GaveUp
+from reconciler.allocation.dra.budget import STEPS, UNLIMITED, Budget, Fatal, GaveUp
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.charging import NodeCharging
 from reconciler.allocation.dra.companions import Reach
 from reconciler.allocation.dra.descent import Descent, takes_first
 from reconciler.allocation.dra.plain_request import entangled
-from reconciler.allocation.dra.prover import Prover
+from reconciler.allocation.dra.prover import MOST_WORK, Prover
 from reconciler.allocation.dra.request_options import MAX_RESULTS, Slot
 from reconciler.allocation.dra.selector_masks import derived_failure
 from reconciler.allocation.dra.state import (
@@ -189,7 +189,7 @@ class Search:
 
     def _proves_impossible(self, node: _Node) -> bool:
         if self._prover is None:
-            self._prover = Prover(self.problem)
+            self._prover = Prover(self.problem, MOST_WORK * self.max_steps // STEPS)
         slot, state = node.slot, node.state
         rest = [*self.by_slot[slot:]]
         if node.candidates is not None and node.count:

@@ -1,0 +1,90 @@
+"""Questions that were given up can be asked again from their files."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from structlog.testing import capture_logs
+
+from reconciler.allocation.dra.budget import UNLIMITED
+from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
+from reconciler.control.decider import Decider, Refusal
+from reconciler.control.ownership import Ownership
+from reconciler.control.steps import Decide
+from reconciler.operations.journal.hard_questions import MOST_KEPT, HardQuestions
+from tests.tools.allocation_world import World, decide
+from tests.tools.builders import (
+    claim,
+    counter_slice,
+    device,
+    distinct,
+    held,
+    hold,
+    node,
+    request,
+    resource_slice,
+)
+
+SLICES = [
+    resource_slice(
+        "s",
+        [device(f"d{at}", {"v": at // 2}, draws={"g": {"m": 1}}) for at in range(6)],
+        slices=2,
+        nodeName="n",
+    ),
+    counter_slice("t", {"g": {"m": 4}}, slices=2, nodeName="n"),
+]
+ASKED = claim("c", request("r0"), request("r1"), constraints=[distinct("d/v")])
+WORLD = World(SLICES, [ASKED], [held("h", hold("d0", pool="p"))], nodes=[node("n", zone="a")])
+
+
+def find(world: World, folder: Path, steps: int) -> Granted | Refusal:
+    decider = Decider(Ownership(alone=True), steps=steps, gave_up=HardQuestions(folder).keep)
+    return decider.find(Decide(tuple(world.wanted()), None), world.snapshot(), UNLIMITED)
+
+
+def asked_again(path: Path) -> World:
+    items = json.loads(path.read_text())["items"]
+    of = {kind: [one for one in items if one["kind"] == kind] for kind in (one["kind"] for one in items)}
+    claims = of["ResourceClaim"]
+    return World(
+        of["ResourceSlice"],
+        [one for one in claims if "status" not in one],
+        [one for one in claims if "status" in one],
+        of["DeviceClass"],
+        of["Node"],
+    )
+
+
+def test_a_question_that_was_given_up_is_kept_once_and_has_the_same_answers(tmp_path: Path):
+    folder = tmp_path / "hard"
+    answers = [find(WORLD, folder, steps=1) for _ in range(2)]
+    assert [answer.reason for answer in answers if isinstance(answer, Refusal)] == [Reason.GAVE_UP] * 2
+    (path,) = folder.iterdir()
+    again = asked_again(path)
+    refused = decide(again, steps=1)
+    assert isinstance(refused, Unsatisfied)
+    assert refused.reason is Reason.GAVE_UP
+    granted, expected = decide(again), decide(WORLD)
+    assert isinstance(granted, Granted)
+    assert isinstance(expected, Granted)
+    assert [plan.allocation for plan in granted.plans] == [plan.allocation for plan in expected.plans]
+
+
+def test_nothing_else_is_kept(tmp_path: Path):
+    assert isinstance(find(WORLD, tmp_path, steps=100), Granted)
+    full = replace(WORLD, claims=[claim("c", request("r0", 9))])
+    assert isinstance(find(full, tmp_path, steps=100), Refusal)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_full_or_not_writable_changes_no_answer(tmp_path: Path):
+    for number in range(MOST_KEPT):
+        (tmp_path / f"{number}.json").touch()
+    find(WORLD, tmp_path, steps=1)
+    assert len(list(tmp_path.iterdir())) == MOST_KEPT
+    (tmp_path / "file").touch()
+    with capture_logs() as lines:
+        answer = find(WORLD, tmp_path / "file", steps=1)
+    assert isinstance(answer, Refusal)
+    assert [line["event"] for line in lines] == ["hard question not kept"]
