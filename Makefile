@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: run test test-cluster cluster soak lint docs house lock clean
+.PHONY: run test test-pythons test-cluster cluster soak lint docs house lock clean
 
 $(STAMP): requirements.lock pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed; call make PYTHON=python3.12")'
@@ -21,6 +21,9 @@ test soak: export PYTHONDONTWRITEBYTECODE =
 
 test: $(STAMP)  ## the whole test suite
 	$(BIN)/python -m pytest -n auto
+
+test-pythons:  ## the test suite with each Python from 3.11 on that is installed; says which are not
+	MAKE="$(MAKE)" tests/tools/every_python.sh
 
 cluster:  ## a throw-away cluster by kind or k3d with fake devices and our chart; without them, say what is missing
 	deploy/try-cluster.sh
@@ -44,7 +47,7 @@ soak: $(STAMP)  ## thousands of simulated schedules that `make test` does not ha
 	$(BIN)/python -m tests.tools.room_twin --first $(FIRST) --cases $$(( 2 * $(SCHEDULES) ))
 	$(BIN)/python -m tests.tools.mutations --first $(FIRST) --cases $$(( 2 * $(SCHEDULES) ))
 	EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n auto -m hypothesis
-	SIZE=full $(BIN)/python -m pytest -n auto tests/whole/hostile/test_server.py
+	SIZE=full $(BIN)/python -m pytest -n auto tests/whole/hostile/test_server.py tests/whole/status_port/test_mutated_requests.py
 
 lint: $(STAMP)  ## what CI checks besides the tests
 	$(BIN)/ruff check .

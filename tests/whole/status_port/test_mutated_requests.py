@@ -1,0 +1,72 @@
+"""Requests with bytes replaced, added, repeated and left out: the port answers on, and tells no secret."""
+
+import asyncio
+import os
+from pathlib import Path
+from random import Random
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.tools.running_reconciler import Cluster
+from tests.tools.small_fleet import claim, device_class, devices, node
+from tests.tools.watched_reconciler import watched
+
+pytestmark = pytest.mark.loopback
+
+TOKEN = "a-secret-that-nobody-is-told"
+AT_ONCE = 16
+BODY = b'{"apiVersion":"dra-reconciler.io/v1alpha1","kind":"FitRequest","podSets":[{"name":"s","count":1}]}'
+SOUND = (
+    b"GET /livez?verbose HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\n\r\n" % TOKEN.encode(),
+    b"POST /fit HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\n"
+    b"Content-Length: %d\r\n\r\n%s" % (TOKEN.encode(), len(BODY), BODY),
+    b"GET /?group=a&limit=1 HTTP/1.1\r\nHost: [::1]:80\r\nCookie: a=b\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+)
+
+
+def mutated(random: Random) -> bytes:
+    found = bytearray(random.choice(SOUND))
+    for _ in range(random.randint(0, 4)):
+        at, end = sorted(random.sample(range(len(found) + 1), 2))
+        match random.randrange(5):
+            case 0:
+                found[at : at + 1] = random.randbytes(1)
+            case 1:
+                found[at:at] = random.randbytes(random.randrange(64))
+            case 2:
+                del found[at : min(end, at + 16)]
+            case 3:
+                found[at:at] = found[at:end] * random.choice((1, 2, 50))
+            case _:
+                found[at:at] = random.choice((b"\r\n", b"\0", b"%00", b"../", b"A" * 9000, b'{"a":' * 200))
+    return bytes(found)
+
+
+async def test_mutated_requests_do_no_harm(tmp_path: Path):
+    number = 200_000 if os.environ.get("SIZE") == "full" else 400
+    (tmp_path / "token").write_text(TOKEN)
+    cluster = Cluster([device_class(), node("a"), devices("a", "d0", "d1")])
+    async with watched(cluster, status_fit=True, status_token_file=tmp_path / "token") as seen:
+        host, port = urlsplit(seen.url).hostname, urlsplit(seen.url).port
+
+        async def send(seeds: range) -> None:
+            for seed in seeds:
+                reader, writer = await asyncio.open_connection(host, port)
+                try:
+                    writer.write(mutated(Random(seed)))
+                    writer.write_eof()
+                    async with asyncio.timeout(30):
+                        assert TOKEN.encode() not in await reader.read()
+                except ConnectionError:
+                    pass
+                finally:
+                    writer.close()
+
+        await asyncio.gather(*(send(range(first, number, AT_ONCE)) for first in range(AT_ONCE)))
+        assert (await seen.get("/livez")).status == 200
+        assert (await seen.get("/metrics", Authorization=f"Bearer {TOKEN}")).status == 200
+        cluster.load(claim("later"))
+        await cluster.until(lambda: cluster.devices("later"))
