@@ -34,12 +34,13 @@ from reconciler.control.relocation.candidates import Candidates, RoomPlan
 from reconciler.control.relocation.moves import Allowed
 from reconciler.control.relocation.rebalancer import Rebalancer
 from reconciler.control.settler import Settler
+from reconciler.control.special_claims import SpecialClaims
 from reconciler.control.units import Kind
 from reconciler.control.waiting import Waiting
 from reconciler.embedded import writing as server_evicting
 from reconciler.errors import Retry, Undecided
 from reconciler.ha.elector import Elector
-from reconciler.state import store
+from reconciler.state import held_back, store
 from reconciler.state.delta import NOTHING
 from reconciler.state.pods.placed import Placed
 from reconciler.state.store import Store
@@ -312,6 +313,13 @@ ANNOUNCING: dict[str, Mutant] = {
 }
 """The same, of what keeps claims safe that are announced as they are created"""
 
+HANDING: dict[str, Mutant] = {
+    "gates go before kube-scheduler has seen what was given": _swap(SpecialClaims, "wait", lambda *_: 0.0),
+    "only the decided devices are held": _swap(held_back, "_of_drivers", lambda *_: iter(())),
+    "a new process holds no node": _swap(SpecialClaims, "_hold_again", lambda *_: None),
+}
+"""The same, of what keeps two allocators apart on one node"""
+
 SEEDS = {
     "writes without resourceVersion": 24,
     "answers about claims long gone count": 24,
@@ -320,6 +328,8 @@ SEEDS = {
     "everybody leads": 5,
     "budgets allow everything": 39,
     "several pods move at once": 10,
+    "gates go before kube-scheduler has seen what was given": 1,
+    "only the decided devices are held": 4,
 }
 """Schedules that have noticed a mutant, to be tried first: any of the others will do, but takes longer"""
 
@@ -328,6 +338,8 @@ _WRITES = "tests/unit/control/gangs/test_writing.py::"
 
 _ROOM = "tests/unit/app/test_making_room.py::"
 TESTS: dict[str, str] = {
+    "a new process holds no node": "tests/whole/end_to_end/test_extended_resources.py::"
+    "test_a_process_that_starts_later_holds_the_node_as_well",
     "announcements count without the finalizer": "tests/unit/cluster/test_writer.py::"
     "test_an_announcement_that_does_not_suffice_is_replaced[somebody removed the finalizer]",
     "all allocations of announced claims are ours": "tests/whole/coexistence/test_giving_way.py::"

@@ -14,6 +14,7 @@ from tests.tools.simulation.mutants import (
     BY_HAND,
     EVICTING,
     GANGED,
+    HANDING,
     MOVING,
     MUTANTS,
     PAIRED,
@@ -57,7 +58,7 @@ def test_so_it_is_where_pods_move(name: str):
 
 
 def test_what_has_a_test_of_its_own_is_a_mutant():
-    kinds = (MUTANTS, PAIRED, GANGED, EVICTING, MOVING, BURSTING, ANNOUNCING)
+    kinds = (MUTANTS, PAIRED, GANGED, EVICTING, MOVING, BURSTING, ANNOUNCING, HANDING)
     assert {name for kind in kinds for name in kind} >= OTHERWISE | SEEDS.keys()
     assert ANNOUNCING.keys() <= OTHERWISE
 
