@@ -4,8 +4,10 @@ Here without a server: from the bytes that one would send to the decision.
 """
 
 import json
+import re
 import sys
 import tracemalloc
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -25,6 +27,7 @@ from reconciler.cluster.kinds import Resource
 from reconciler.errors import Retry
 from reconciler.state.store import Store
 from reconciler.state.trial import store_of
+from tests.tools.checkout import DOCS
 from tests.tools.hostile_objects import CLAIMS, SLICES, Object, hostile_slice
 from tests.tools.small_fleet import claim, device_class, devices, node
 
@@ -184,3 +187,22 @@ def test_expressions_of_a_pool_have_a_budget_and_the_pool_says_so():
         str(problem) for pool in world.fleet.pools if pool.exclusion for problem in pool.exclusion.problems
     ]
     assert any(str(STATED_COST_LIMIT) in text for text in told)
+
+
+# -- docs/limits.md says what the code says.
+
+
+PAGE = (DOCS / "limits.md").read_text()
+ROWS = re.findall(r"^- (.+): (\d+)[^(\n]* \(`([\w.]+)`\): .+$", PAGE, re.M)
+"""What, the limit, and where it is defined"""
+
+
+def test_every_row_is_read():
+    rows = [line for line in PAGE.splitlines() if "(`reconciler." in line]
+    assert len(ROWS) == len(rows) > 40
+
+
+@pytest.mark.parametrize(("what", "limit", "where"), ROWS, ids=[where for _, _, where in ROWS])
+def test_the_page_tells_the_limit_of_the_code(what: str, limit: str, where: str):
+    module, _, name = where.rpartition(".")
+    assert getattr(import_module(module), name) == int(limit), what

@@ -6,6 +6,7 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference
 from reconciler.control.relocation.ground import Victim
 from reconciler.control.relocation.moves import MovesAdvice, Relocation
 from reconciler.operations.page.panels import MOST_MOVES
+from reconciler.operations.page.sources import PlacementView, PolicyRow
 from reconciler.state.nominations import HeldPlace
 from tests.tools.page_documents import Seen
 from tests.tools.page_fleets import HOSTILE, small
@@ -62,3 +63,29 @@ async def test_the_panel_is_absent_while_nothing_should_move():
     async with standing(small()) as still:
         still.moves = (MovesAdvice("whole=2", "device of whole", 2, 2, 2),)
         assert not (await page(still)).all("section", id="moves")
+
+
+# -- The panel about placement policies.
+
+
+ROWS = (PolicyRow("first-fit", False, 3, 1, 2, 0.25), PolicyRow("least-loss", True, 6, 0, 0, 0.0))
+
+
+async def test_policies_and_the_demand_are_shown():
+    async with standing(small()) as still:
+        still.placement = PlacementView(6, ROWS, (("2 of class gpu", 0.75), (HOSTILE, 0.25)), 4)
+        found = await page(still)
+    assert "first-fit 3 1 2 0.25" in found.text
+    assert "least-loss (in use) 6 0 0 0.00" in found.text
+    assert "2 of class gpu 75.0 %" in found.text
+    assert "4 more shapes" in found.text
+    assert found.all("section", id="placement")
+
+
+async def test_the_panel_is_absent_under_first_fit_and_says_what_is_missing():
+    async with standing(small()) as still:
+        assert not (await page(still)).all("section", id="placement")
+        still.placement = PlacementView(0, ROWS, (), 0)
+        found = await page(still)
+    assert "No decision was compared yet." in found.text
+    assert "No demand is known yet." in found.text
