@@ -3,14 +3,17 @@
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from reconciler.api.manifests.bundle import Bundle, bundle
 from reconciler.api.manifests.documents import Document, Origin
 from reconciler.api.objects.core import GATE
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import ALL_GATES, EXTENDED_RESOURCES, Semantics
+from reconciler.cli import main
 from reconciler.control.offline import Report, decide
 from tests.tools.builders import Object, device_class, gpu_slice, node
+from tests.tools.checkout import ROOT
 
 GPU = "example.com/gpu"
 
@@ -78,3 +81,11 @@ def test_pods_of_gangs_are_refused():
     report = decided(gpu_class(), gpu_slice("n1"), node("n1"), gated("p", annotations=of_gang))
     assert report.answers[0].reason == "ExtendedResourcesUnsafe"
     assert "dra-reconciler migrate" in report.answers[0].message
+
+
+def test_the_example_of_the_docs_goes_to_the_node_without_a_device_plugin():
+    example = ROOT / "docs" / "examples" / "extended-resources.yaml"
+    result = CliRunner().invoke(main, ["allocate", "-f", str(example)])
+    assert result.exit_code == 0
+    assert "gpu.example.com/node-2/gpu-1" in result.output
+    assert "kube-scheduler makes it for the extended resources of the pod" in result.output
