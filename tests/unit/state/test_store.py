@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.api.objects.changes import Changed, Refused, Removed, Replaced
+from reconciler.api.objects.claims import Allocation
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
+from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.semantics import Semantics
 from reconciler.state.delta import NOTHING, Delta
 from reconciler.state.devices.ledger import Holder
@@ -47,6 +49,11 @@ def seen(raw: Object, *, version: int = 1, uid: str = "u") -> Changed:
     """A change of a claim."""
     raw["metadata"] |= {"uid": uid, "resourceVersion": str(version)}
     return Changed("ResourceClaim", typed(raw))
+
+
+def plan() -> Plan:
+    allocation = Allocation.model_validate({"devices": {"results": [hold("A")]}})
+    return Plan(C, "u", "1", "n", allocation)
 
 
 def holders(state: Store, device: DeviceID = A) -> list[str]:
@@ -239,3 +246,12 @@ def test_a_list_replaces_refused_objects():
     refused = Refused("Node", ObjectKey("", "y"), "why not")
     state.apply(Replaced("Node", (), (refused,)))
     assert set(state.refused) == {("ResourceSlice", ObjectKey("", "x")), ("Node", ObjectKey("", "y"))}
+
+
+def test_a_forgotten_plan_frees_its_devices():
+    state = fleet()
+    state.apply(seen(claim("c")))
+    state.assume(plan())
+    assert state.forget(plan()) == freed(P) | holders_changed("A")
+    assert holders(state) == []
+    assert state.forget(plan()) == NOTHING

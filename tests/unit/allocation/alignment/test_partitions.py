@@ -38,6 +38,7 @@ def chosen(outcome: Granted | Unsatisfied) -> set[int]:
     return {int(device.removeprefix("gpu-")) for device in given_by(outcome)["gpu"]}
 
 
+ONES = [partition(n) for n in range(8)]
 FOURS = [partition(0, 1, 2, 3), partition(4, 5, 6, 7)]
 
 
@@ -213,3 +214,9 @@ def test_without_the_named_preferences_the_claim_fits(case: Case):
             assert isinstance(plain, Granted)
         case _:
             assert refused(plain).reason is outcome.reason
+
+
+def test_what_is_left_decides_between_equal_scores():
+    listed = table(*ONES, *PAIRS, *FOURS)
+    assert chosen(answer(world(listed, (4, 5)), gpu_nic_claim("c", 2, 0))) == {6, 7}
+    assert chosen(answer(world(listed, (6,)), gpu_nic_claim("c", 1, 0))) == {7}

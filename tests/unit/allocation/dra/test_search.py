@@ -1,15 +1,31 @@
 """Compares the search with a slow one that tries everything, and checks its answers by the rules."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
 from reconciler.allocation.dra.node_attempt import NodeGrant
+from reconciler.api.objects.plan import Reason
 from tests.tools.allocation_checker import problems
 from tests.tools.allocation_strategies import contests, worlds
-from tests.tools.allocation_world import World, answer, on_node
+from tests.tools.allocation_world import Case, World, answer, local, on_node
+from tests.tools.builders import (
+    Object,
+    claim,
+    counter_slice,
+    device,
+    devices,
+    distinct,
+    held,
+    hold,
+    match,
+    only,
+    request,
+    selectors,
+)
 from tests.tools.examples import examples
 from tests.tools.exhaustive_search import TooLarge, exhaustive
 
@@ -79,3 +95,80 @@ def test_a_search_that_gives_up_says_so_and_never_says_no(budget: int, world: Wo
     else:
         assert not isinstance(cut, NodeGrant)
         assert (cut.reason, cut.message) == ("SearchGaveUp", f"gave up after {budget} steps")
+
+
+# -- The search skips devices equal to one that failed; these devices differ.
+
+
+def drawing(name: str, amount: int, **fields: Any) -> Object:
+    return device(name, {"id": name}, draws={"g": {"m": amount}}, **fields)
+
+
+def pool(total: int, *content: Object) -> list[Object]:
+    return [local(*content, slices=2), counter_slice("t", {"g": {"m": total}}, slices=2, nodeName="n")]
+
+
+def with_m(**values: Any) -> list[Object]:
+    return [
+        device(name, {"id": name, "m": value} if value else {"id": name}) for name, value in values.items()
+    ]
+
+
+SHARED = devices("A", "B", capacity={"mem": "4"}, allowMultipleAllocations=True)
+
+EQUALS = {
+    "another value of a constraint": Case(
+        ["r1=B r2=C"],
+        local(*with_m(A=1, B=2, C=2)),
+        [claim("c", request("r1"), request("r2"), constraints=[match("d/m")])],
+    ),
+    "another draw": Case(
+        ["r1=B r2=C"],
+        pool(4, drawing("A", 2), drawing("B", 1), drawing("C", 3)),
+        [claim("c", request("r1"), request("r2", selectors=only("C")))],
+    ),
+    "more consumed by shares": Case(
+        ["r1=B r2=A"],
+        local(*SHARED),
+        [claim("c", request("r1", capacity={"mem": "1"}), request("r2", capacity={"mem": "4"}))],
+        {"held": [held("h", hold("B", shareID="x", consumedCapacity={"mem": "2"}))]},
+    ),
+    "what was consumed on the way": Case(
+        ["r1=A r2=B r3=A r4=B"],
+        local(*SHARED),
+        [claim("c", *(request(f"r{n}", capacity={"mem": m}) for n, m in enumerate("1133", 1)))],
+    ),
+    "an error for a later request": Case(
+        Reason.CEL_RUNTIME,
+        local(*devices("A", "B")),
+        [
+            claim(
+                "c",
+                request("r1"),
+                request(
+                    "r2",
+                    selectors=selectors(
+                        'device.attributes["d"].id == "A" && device.attributes["d"].missing == 1'
+                    ),
+                ),
+            )
+        ],
+    ),
+    "wanted by a later request": Case(
+        ["r1=B r2=A"],
+        local(*devices("A", "B")),
+        [claim("c", request("r1"), request("r2", selectors=only("A")))],
+    ),
+    "another place in the list of mode All": Case(
+        Reason.CONSTRAINT_VIOLATED,
+        local(*with_m(A=1, B=0, C=0, D=1)),
+        [claim("c", request("r1"), request("r2", None), constraints=[distinct("d/m")])],
+    ),
+}
+
+
+@pytest.mark.parametrize("pruned", [True, False], ids=["pruned", "plain"])
+@pytest.mark.parametrize("case", EQUALS.values(), ids=EQUALS)
+def test_a_device_is_tried_although_one_failed_that_differs_by(case: Case, pruned: bool):
+    """The search skips devices equal to one that failed. These devices are not equal."""
+    assert case.answer(pruned=pruned) == case.expected

@@ -421,3 +421,11 @@ def test_pods_without_claims_need_room_alone():
     outcome = granted(trial, question(members, RACK))
     assert nodes_of(outcome) == ["a", "a", "b"]
     assert all(seat.plans == () for seat in outcome.seats)
+
+
+def test_pods_that_keep_apart_are_counted_by_their_domains():
+    """Counting proves it: no search is needed."""
+    members = [stateful(f"p{n}", affinity=apart_from("app", "x")) for n in range(4)]
+    assert len(set(nodes_of(granted(world(*racks([4])), question(members))))) == 4
+    outcome = refused(world(*racks([3])), question(members))
+    assert (outcome.reason, outcome.fits, outcome.steps) == (UNPLACED, 3, 0)

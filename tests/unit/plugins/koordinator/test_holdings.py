@@ -112,3 +112,12 @@ def test_counted_devices_are_charged_whole_when_they_are_to_be_alone():
     found = decide(pod({"rdma": 2}, hint=hint), machine(*NICS))
     assert not isinstance(found, Failure)
     assert [(grant.minor, grant.shares[KOORD_RDMA]) for grant in found["rdma"]] == [(0, 100), (1, 100)]
+
+
+def test_gpus_can_be_held_alone_too():
+    on = machine(gpu(0, (0, "0")), gpu(1, (0, "0")), gpu(2, (0, "1")))
+    half = pod({"gpu.shared": 1, "gpu-core": 50, "gpu-memory-ratio": 50})
+    held = holding(gpus=[0], share=50, hints={"gpu": {"exclusivePolicy": "DeviceLevel"}})
+    assert given_devices(half, on, held) == {"gpu": [1]}
+    held = holding(gpus=[0], share=50, hints={"gpu": {"exclusivePolicy": "PCIeLevel"}})
+    assert given_devices(half, on, held) == {"gpu": [2]}
