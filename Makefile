@@ -1,19 +1,39 @@
-# Needs Python 3.11 or newer and make. Everything else goes into .venv.
+# Needs Python 3.11 or newer, make and bash. Everything else goes into .venv.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
 STAMP  := $(VENV)/.installed
+SHELL  := bash
 
 .PHONY: run test test-pythons test-cluster cluster soak lint docs house lock clean
 
-$(STAMP): requirements.lock pyproject.toml
-	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed; call make PYTHON=python3.12")'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	touch $@
+# The packages of a lock, one line of progress each. They are compiled when they are first imported.
+define install
+@echo "Installing the packages of $(1) into $(VENV):"
+@set -o pipefail; $(BIN)/pip install --disable-pip-version-check --progress-bar off --no-compile --no-deps --require-hashes -r $(1) | \
+  awk -v all="$$(grep -c '^[^ ]*==' $(1))" '/^(Collecting|Requirement)/ { printf "\r%4d of %d: %-50.50s", ++n, all, ($$1 == "Collecting" ? $$2 : $$4); fflush() } END { print "" }'
+endef
 
-run: $(STAMP)  ## start the reconciler on the embedded API server with sample slices and claims, show the allocations, end
+# What running needs.
+$(READY): requirements-run.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed; call make PYTHON=python3.12")'
+	@echo "Making an environment in $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+	$(call install,requirements-run.lock)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+# The rest: tools for tests, checks and docs.
+$(STAMP): requirements.lock requirements-run.lock pyproject.toml
+	@$(MAKE) --no-print-directory $(READY)
+	$(call install,requirements.lock)
+	@touch $@
+
+# Its first start compiles what it imports, for all later ones.
+run: export PYTHONDONTWRITEBYTECODE =
+
+run: $(or $(wildcard $(STAMP)),$(READY))  ## start the reconciler on the embedded API server with sample slices and claims, show the allocations, end
 	$(BIN)/dra-reconciler demo
 
 # Tests start the program over a hundred times: without bytecode each of these processes compiles all of it again.
@@ -66,11 +86,12 @@ docs: $(STAMP)  ## the pages and pictures that are made from the code
 	$(BIN)/python -m perf page perf/kept/*.json > perf/RESULTS.md
 	$(BIN)/python -m docs.main_results
 
-lock:  ## write requirements.lock and, for the image, deploy/requirements.lock afresh from pyproject.toml (needs uv)
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-	  --extra dev --extra otel --extra perf --extra sweep pyproject.toml -o requirements.lock
-	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-	  --extra otel --constraint requirements.lock pyproject.toml -o deploy/requirements.lock
+COMPILE := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+
+lock:  ## write requirements.lock afresh from pyproject.toml, and what `make run` and the image need of it (needs uv)
+	$(COMPILE) --extra dev --extra otel --extra perf --extra sweep pyproject.toml -o requirements.lock
+	printf 'hatchling\neditables\n' | $(COMPILE) --constraint requirements.lock pyproject.toml - -o requirements-run.lock
+	$(COMPILE) --extra otel --constraint requirements.lock pyproject.toml -o deploy/requirements.lock
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist

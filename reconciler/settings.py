@@ -7,10 +7,10 @@ import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import yaml
-from pydantic import BeforeValidator, Field, StringConstraints, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, StringConstraints, ValidationError
 from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, SettingsConfigDict
 
 from reconciler.errors import Rejected
@@ -65,8 +65,96 @@ FLAG = Flag()
 ADVANCED = Flag(advanced=True)
 
 
+class Fixed(NamedTuple):
+    """What no deployment needs to change, with the reason for each value."""
+
+    shadow_pending_seconds: float = 30.0
+    """In shadow mode: after how long a pending pod is reported whose claims we could have allocated. A
+    shorter time would report the normal latency of the scheduler."""
+
+    audit_seconds: float = 1.0
+    """Minimum interval between two audits of held devices. An audit runs only after changes; a device that
+    two claims hold is reported immediately."""
+
+    demand_half_life_hours: float = 168.0
+    """After how long a claim counts half in the learnt demand. A week: fleets often have a weekly rhythm."""
+
+    policy_compare_seconds: float = 30.0
+    """Minimum interval between two decisions that are repeated with every policy, to compare them. At most
+    2 % of the time is spent on it. Only if a policy is not `first-fit`, or a demand is given."""
+
+    rebalance_most_moves: int = 10
+    """Most moves of one plan."""
+
+    rebalance_moves_per_gain: int = 3
+    """Most moves for one more of what is to fit. More is not worth the restarts."""
+
+    rebalance_calm_seconds: float = 60.0
+    """How long nothing must have changed before moves are planned. In a fleet that never rests, advice is
+    renewed after ten times as long, and no pod is moved."""
+
+    rebalance_max_priority: int = 0
+    """Pods of a higher priority are never moved."""
+
+    eviction_cooldown_seconds: float = 600.0
+    """How long a pod is left alone after its start, so that what replaces an evicted pod stays."""
+
+    nomination_seconds: float = 300.0
+    """How long room is held for a pod after the latest eviction for it. Must exceed the time in which pods
+    terminate. What replaces a moved pod may then take as long again until it runs."""
+
+    hand_over_seconds: float = 60.0
+    """How long a node is held for a pod with extended resources until kube-scheduler makes its claim."""
+
+    hand_over_calm_seconds: float = 5.0
+    """How old our last allocation there must be before its gate goes: kube-scheduler has seen it then."""
+
+    writers: int = 32
+    """Maximum number of parallel writes. A server needs about two milliseconds for a write, mostly for its
+    disk; more parallel writes only queue up there."""
+
+    backoff_base_seconds: float = 0.1
+    """First back-off of a unit that failed or is pending. It doubles each time, less a jitter of up to half.
+    Short, because most failures are conflicts, which are resolved once they are noticed."""
+
+    backoff_cap_seconds: float = 60.0
+    """Maximum back-off. Changes requeue pending units at once; this retry is only a safety net."""
+
+    kueue_retry_seconds: float = 600.0
+    """How long a Workload without room keeps its quota. Then it is given back, so that others may use it."""
+
+    kueue_requeue_seconds: int = 60
+    """How long Kueue waits then, before it reserves quota for the Workload again."""
+
+    kueue_hold_seconds: float = 300.0
+    """How long room is held for the pods of a Workload that was found to fit."""
+
+    provisioning_patience_seconds: float = 60.0
+    """How long pods must have waited before nodes are requested for them."""
+
+    event_delay_seconds: float = 10.0
+    """How long a claim or pod must be pending before an Event says so. Shorter delays are normal: controllers
+    create claims from templates, and other claims are being written."""
+
+    renew_seconds: float = 0.0
+    retry_seconds: float = 0.0
+    write_seconds: float = 0.0
+    """0: they follow from the duration of the Lease."""
+
+    drain_seconds: float = 25.0
+    """How long writes in progress may take after SIGTERM. Up to 7 s for Events and the Lease follow. The pod
+    must end within its grace period, which is 40 s in our manifests."""
+
+    stalled_seconds: float = 60.0
+    """/livez fails if work is queued and none of it was done for this time. It counts from the last answer of
+    the server, so at least twice `write_seconds` is used."""
+
+
 class Settings(BaseSettings):
     """How the reconciler runs. Frozen; an unknown name is an error."""
+
+    fixed: ClassVar[Fixed] = Fixed()
+    """What is not a setting."""
 
     model_config = SettingsConfigDict(
         frozen=True, extra="forbid", env_prefix="DRA_RECONCILER_", use_attribute_docstrings=True
@@ -82,10 +170,6 @@ class Settings(BaseSettings):
     context: str | None = None
     """Context of the kubeconfig. None: its current one."""
 
-    insecure_skip_tls_verify: bool = False
-    """Accept any certificate of the API server. Without this setting, a kubeconfig that disables the check is
-    an error: a line in a copied file must not be enough to allow a man in the middle."""
-
     embedded: Annotated[bool, FLAG] = False
     """Start an API server in this process and reconcile against it. No other allocator uses it, so all its
     devices and claims are ours."""
@@ -93,20 +177,12 @@ class Settings(BaseSettings):
     mode: Annotated[Literal["allocate", "shadow"], FLAG] = "allocate"
     """`shadow` writes nothing: it compares its own decisions with those of the cluster's scheduler."""
 
-    shadow_pending_seconds: float = Field(default=30.0, gt=0)
-    """In shadow mode: after how long a pending pod is reported whose claims we could have allocated. A
-    shorter time would report the normal latency of the scheduler."""
-
     pause: Annotated[bool, ADVANCED] = False
     """Write nothing until the next start without it. Decisions continue; their writes are held back."""
 
     pause_config_map: Annotated[ConfigMapName | None, Flag(metavar="NAMESPACE/NAME", advanced=True)] = None
     """ConfigMap that stops all writes while its data contains `pause: "true"`. It is watched, and nothing is
     written before the first read. It need not exist."""
-
-    audit_seconds: float = Field(default=1.0, gt=0)
-    """Minimum interval between two audits of held devices. An audit runs only after changes; a device that
-    two claims hold is reported immediately."""
 
     embedded_port: Annotated[int, Flag("--port", advanced=True)] = Field(default=0, ge=0, le=65535)
     """Port of the embedded server. 0: any free port, which is printed. It is not called `port`, because
@@ -169,23 +245,13 @@ class Settings(BaseSettings):
     """When preferences of pods count: `first` before the policy, `last` between nodes that it finds equal.
     None: `last`, and `off` for claims that `first-fit` decides. See docs/placement.md."""
 
-    policy_seed: int = Field(default=0, ge=0)
-    """Start of the random numbers of `expected-fill`. Equal seeds give equal decisions."""
-
     demand: Path | None = None
     """File with the demand for which policies keep room, as JSON (docs/placement.md). None: it is learnt from
     the claims that this process sees, unless every policy is `first-fit`."""
 
-    demand_half_life_hours: float = Field(default=168.0, gt=0)
-    """After how long a claim counts half in the learnt demand. A week: fleets often have a weekly rhythm."""
-
     demand_config_map: ConfigMapName | None = None
     """Existing ConfigMap that keeps the learnt demand across restarts. The leader writes it, at most once a
     minute. None: a restart starts to learn anew."""
-
-    policy_compare_seconds: float = Field(default=30.0, ge=0)
-    """Minimum interval between two decisions that are repeated with every policy, to compare them. At most
-    2 % of the time is spent on it. Only if a policy is not `first-fit`, or a demand is given. 0: off."""
 
     search_steps: Annotated[int, Flag("--steps", advanced=True)] = Field(default=10_000, ge=1)
     """Devices that a decision tries on one node before it gives up there; ten times as many on all nodes
@@ -216,88 +282,27 @@ class Settings(BaseSettings):
     """Namespaces whose pods may be moved, but for pods with the label `dra-reconciler.io/movable: "false"`.
     In all other namespaces only pods with the label `dra-reconciler.io/movable: "true"` are moved."""
 
-    rebalance_max_priority: int = 0
-    """Pods of a higher priority are never moved."""
-
-    rebalance_most_moves: int = Field(default=10, ge=1, le=1000)
-    """Most moves of one plan."""
-
-    rebalance_moves_per_gain: int = Field(default=3, ge=1)
-    """Most moves for one more of what is to fit. More is not worth the restarts."""
-
-    rebalance_calm_seconds: float = Field(default=60.0, gt=0)
-    """How long nothing must have changed before moves are planned. In a fleet that never rests, advice is
-    renewed after ten times as long, and no pod is moved."""
-
     evictions_per_minute: int = Field(default=6, ge=1)
-    """Most evictions in a minute: a mistake in a PriorityClass should not empty a cluster."""
-
-    evictions_per_hour: int = Field(default=60, ge=1)
-    """Most evictions in an hour, for both."""
-
-    eviction_cooldown_seconds: float = Field(default=600.0, ge=0)
-    """How long a pod is left alone after its start, so that what replaces an evicted pod stays."""
-
-    eviction_dry_run: Annotated[bool, ADVANCED] = False
-    """Record plans in log and journal, but evict nothing and hold no room."""
-
-    nomination_seconds: float = Field(default=300.0, gt=0)
-    """How long room is held for a pod after the latest eviction for it. Must exceed the time in which pods
-    terminate. What replaces a moved pod may then take as long again until it runs."""
+    """Most evictions in a minute, and ten times as many in an hour: a mistake in a PriorityClass should not
+    empty a cluster."""
 
     held_room_config_map: ConfigMapName | None = None
     """Existing ConfigMap in which the leader writes which room is held for what. Commands such as `explain`
     read it, and the next leader takes the room over. With shards, each needs its own. None: held room is
     known to the leader only, and ends with it."""
 
-    hand_over_seconds: float = Field(default=60.0, gt=0)
-    """How long a node is held for a pod with extended resources until kube-scheduler makes its claim."""
-
-    hand_over_calm_seconds: float = Field(default=5.0, ge=0)
-    """How old our last allocation there must be before its gate goes: kube-scheduler has seen it then."""
-
-    writers: int = Field(default=32, ge=1)
-    """Maximum number of parallel writes. A server needs about two milliseconds for a write, mostly for its
-    disk; more parallel writes only queue up there."""
-
-    write_seconds: float = Field(default=10.0, gt=0)
-    """Timeout of a write."""
-
-    backoff_base_seconds: float = Field(default=0.1, gt=0)
-    """First back-off of a unit that failed or is pending. It doubles each time, less a jitter of up to half.
-    Short, because most failures are conflicts, which are resolved once they are noticed."""
-
-    backoff_cap_seconds: float = Field(default=60.0, gt=0)
-    """Maximum back-off. Changes requeue pending units at once; this retry is only a safety net."""
-
     kueue_check: Annotated[str, Flag(metavar="NAME", advanced=True)] = ""
     """Name of an AdmissionCheck of Kueue to answer: its Workloads are admitted once their pods have room.
     Empty: none. See docs/with-kueue.md."""
-
-    kueue_retry_seconds: float = Field(default=600.0, gt=0)
-    """How long a Workload without room keeps its quota. Then it is given back, so that others may use it."""
-
-    kueue_requeue_seconds: int = Field(default=60, ge=0)
-    """How long Kueue waits then, before it reserves quota for the Workload again."""
-
-    kueue_hold_seconds: float = Field(default=300.0, gt=0)
-    """How long room is held for the pods of a Workload that was found to fit."""
 
     provisioning_requests: Annotated[str, Flag(metavar="CLASS", advanced=True)] = ""
     """Class of ProvisioningRequests, such as `best-effort-atomic-scale-up.autoscaling.x-k8s.io`, to make for
     gated pods that no present node can serve, but a new node of a present kind could. Empty: none are
     made. See docs/with-autoscalers.md."""
 
-    provisioning_patience_seconds: float = Field(default=60.0, ge=0)
-    """How long pods must have waited before nodes are requested for them."""
-
     events: Annotated[bool, Flag("--no-events", help="Write no Events.", advanced=True)] = True
     """Write Events on claims and pods. At most ten a second, in the background; off saves the server these
     writes."""
-
-    event_delay_seconds: float = Field(default=10.0, ge=0)
-    """How long a claim or pod must be pending before an Event says so. Shorter delays are normal: controllers
-    create claims from templates, and other claims are being written."""
 
     leader_elect: Annotated[bool, ADVANCED] = False
     """Elect a leader with a Lease: of several replicas only the leader writes. Off, because a single process
@@ -309,27 +314,12 @@ class Settings(BaseSettings):
     """Namespace of the Lease. All replicas and shards must use the same one."""
 
     lease_seconds: Annotated[float, Flag(name="--lease-duration", advanced=True)] = Field(default=15.0, gt=0)
-    """Duration of the Lease after a renewal. This default and the next two are those of the components of
-    Kubernetes. A shorter one shortens the next two and `write_seconds` unless they are set."""
-
-    renew_seconds: float = Field(default=10.0, gt=0)
-    """The leader steps down if it could not renew the Lease for this time."""
-
-    retry_seconds: float = Field(default=2.0, gt=0)
-    """Interval between two attempts to renew the Lease; a standby looks twice as often."""
-
-    no_earlier_leader: Annotated[bool, ADVANCED] = False
-    """Lead at once if the Lease does not exist at the start, instead of after `lease_seconds` and
-    `write_seconds`. For one start in a new cluster. Do not set it permanently: if the Lease of a living
-    leader is deleted, two processes then allocate the same devices."""
+    """Duration of the Lease after a renewal. The default is that of the components of Kubernetes. Shorter: a
+    successor waits less; longer: leaders survive longer failures of the API server."""
 
     shard: Annotated[str, Flag(metavar="driver=NAME,pool-prefix=TEXT", advanced=True)] = ""
     """`driver=NAME,pool-prefix=TEXT`: the devices that this process allocates. For clusters that are too
     large for one process; each shard elects its own leader, and shards must not overlap."""
-
-    drain_seconds: float = Field(default=25.0, ge=0)
-    """How long writes in progress may take after SIGTERM. Up to 7 s for Events and the Lease follow. The pod
-    must end within its grace period, which is 40 s in our manifests."""
 
     status_address: Annotated[str, Flag(metavar="ADDRESS", advanced=True)] = "127.0.0.1"
     """Address that serves health, metrics and status. Other than on a loopback address, all paths except
@@ -353,16 +343,8 @@ class Settings(BaseSettings):
     """Private key of the certificate, PEM."""
 
     status_what_if: bool = False
-    """Serve what-if analysis, `POST /whatif`, on the status port. Off, because a request needs memory and CPU
-    time, most when it contains slices. It never writes."""
-
-    status_fit: bool = False
-    """Answer how many pods of some sets fit, `POST /fit`, on the status port. Off, because a request needs
-    CPU time. It never writes. See docs/how-many-fit.md."""
-
-    stalled_seconds: float = Field(default=60.0, gt=0)
-    """/livez fails if work is queued and none of it was done for this time. It counts from the last answer of
-    the server, so at least twice `write_seconds` is used."""
+    """Serve what-if analysis, `POST /whatif`, and `POST /fit` (docs/how-many-fit.md) on the status port. Off,
+    because a request needs memory and CPU time, most when it contains slices. It never writes."""
 
     doctor_seconds: float = Field(default=300.0, ge=0)
     """Interval between two runs of the doctor. Its findings become metrics; those about pools also become
@@ -376,26 +358,41 @@ class Settings(BaseSettings):
     """Folder for questions that a search gave up (`SearchGaveUp`). At most 64 files with the claims, one
     node, its slices and held devices: `dra-reconciler allocate -f FILE` asks them again. None: none kept."""
 
-    traces: Annotated[bool, ADVANCED] = False
-    """OpenTelemetry traces of reconciles, decisions and requests, over OTLP. Needs dra-reconciler[otel]; set
-    the destination with OTEL_EXPORTER_OTLP_ENDPOINT and the other variables of the SDK."""
-
-    log_format: Annotated[Literal["auto", "json", "text"], ADVANCED] = "auto"
-    """JSON lines or plain text. `auto` is text on a terminal and JSON elsewhere."""
-
     log_level: Annotated[Literal["debug", "info", "warning", "error"], FLAG] = "info"
     """Minimum level of log lines. Decisions are `info`, requests to the server are `debug`."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _follow_lease(cls, values: Any) -> Any:
-        """What has to fit into a Lease shorter than the default, and is not set."""
-        try:
-            lease = float(values["lease_seconds"])
-        except (KeyError, TypeError, ValueError):  # not set, or refused later
-            return values
-        parts = {"renew_seconds": lease * 2 / 3, "retry_seconds": lease / 10, "write_seconds": lease / 2}
-        return {**parts, **values} if 0 < lease < cls.model_fields["lease_seconds"].default else values
+    @property
+    def renew_seconds(self) -> float:
+        """The leader steps down if it could not renew the Lease for this time."""
+        return self.fixed.renew_seconds or self.lease_seconds * 2 / 3
+
+    @property
+    def retry_seconds(self) -> float:
+        """Interval between two attempts to renew the Lease; a standby looks twice as often."""
+        return self.fixed.retry_seconds or self.lease_seconds * 2 / 15
+
+    @property
+    def write_seconds(self) -> float:
+        """Timeout of a write. A successor waits for it, too, so a shorter Lease shortens it."""
+        return self.fixed.write_seconds or min(10.0, self.lease_seconds * 2 / 3)
+
+
+REMOVED: dict[str, str] = {
+    **{name: f"it is always {value:g}" for name, value in Fixed()._asdict().items() if "hand" not in name},
+    **dict.fromkeys(
+        ("renew_seconds", "retry_seconds", "write_seconds"),
+        "it follows from --lease-duration",
+    ),
+    "eviction_dry_run": "set preemption and rebalance to advise",
+    "evictions_per_hour": "it is ten times evictions_per_minute",
+    "insecure_skip_tls_verify": "write insecure-skip-tls-verify into the kubeconfig",
+    "log_format": "lines are JSON, but on a terminal; dra-reconciler logs shows those as text",
+    "no_earlier_leader": "the first leader waits once, for 25 seconds",
+    "policy_seed": "it is always 0",
+    "status_fit": "status_what_if covers it",
+    "traces": "traces are on where OTEL_EXPORTER_OTLP_ENDPOINT is set",
+}
+"""Settings of 0.3.0 -> what to do without them"""
 
 
 def first_sentence(text: str) -> str:
@@ -409,7 +406,10 @@ def load(flags: Mapping[str, Any], file: Path | None) -> Settings:
     Raises Rejected with a line for each wrong one, which names it as the user wrote it.
     """
     from_file = _read(file) if file is not None else {}
-    from_environment = EnvSettingsSource(Settings)()
+    environment = EnvSettingsSource(Settings)
+    prefix = "DRA_RECONCILER_"
+    removed = {name: environment.env_vars.get(f"{prefix}{name}".lower()) for name in REMOVED}
+    from_environment = environment() | {name: value for name, value in removed.items() if value is not None}
     try:
         return Settings(**{**from_file, **from_environment, **flags})
     except ValidationError as exc:
@@ -419,11 +419,13 @@ def load(flags: Mapping[str, Any], file: Path | None) -> Settings:
             if name in flags:
                 spelled = flag_of(name)
             elif name in from_environment:
-                spelled = f"DRA_RECONCILER_{name.upper()}"
+                spelled = f"{prefix}{name.upper()}"
             else:
                 spelled = f"{name} in {file}"
             where = ".".join([spelled, *below])
-            if problem["type"] == "extra_forbidden":
+            if name in REMOVED:
+                problems.append(f"setting {where} was removed in 0.4.0: {REMOVED[name]}")
+            elif problem["type"] == "extra_forbidden":
                 close = get_close_matches(name, Settings.model_fields, n=1)
                 problems.append(f"unknown setting {where}" + (f"; did you mean {close[0]}?" if close else ""))
             else:

@@ -227,7 +227,7 @@ def _rest(base: Foundation, found: Found, starts: Sequence[Start], on_decision: 
         jobs=(
             *watches(client, served, sink, recalls, intake.skips),
             *watches_on_demand(client, intake, sink),
-            audit(intake, reporter.report, settings.audit_seconds),
+            audit(intake, reporter.report, settings.fixed.audit_seconds),
             *([] if learner is None else [Job("learn the demand", learner.run)]),
             *([] if maker is None else [Job("make templates", maker.run)]),
             *switches(settings, client, intake.pause),

@@ -91,7 +91,7 @@ def shadow_of(
         Decider(ours, steps=settings.search_steps),
         sink=sink,
         policies=policies,
-        pending_seconds=settings.shadow_pending_seconds,
+        pending_seconds=settings.fixed.shadow_pending_seconds,
         clock=clock,
         report=report,
     )
@@ -148,10 +148,10 @@ def placing(base: Foundation, store: Store, recorder: Recorder | None) -> Placin
 def comparison_of(base: Foundation, in_use: PoliciesInUse, store: Store) -> PolicyComparison | None:
     """The standing comparison; None if nobody can see it, or if there is nothing to compare."""
     settings = base.settings
-    wanted = settings.policy_compare_seconds and base.port is not None and settings.mode != "shadow"
+    wanted = settings.fixed.policy_compare_seconds and base.port is not None and settings.mode != "shadow"
     if not wanted or (in_use().first_fit and settings.demand is None):
         return None
-    return PolicyComparison(store, in_use, seconds=settings.policy_compare_seconds, clock=base.clock)
+    return PolicyComparison(store, in_use, seconds=settings.fixed.policy_compare_seconds, clock=base.clock)
 
 
 def learner_of(
@@ -173,7 +173,7 @@ def learner_of(
     if settings.demand_config_map is not None and settings.mode != "shadow":
         namespace, _, name = settings.demand_config_map.partition("/")
         keeper = DemandConfigMap(client, ObjectKey(namespace, name), writes=leads)
-    half_life = settings.demand_half_life_hours * 3600.0
+    half_life = settings.fixed.demand_half_life_hours * 3600.0
     return DemandLearner(
         intake,
         sink,
@@ -204,7 +204,7 @@ def takeover_of(base: Foundation, intake: Intake, kept: KeptConfigMap) -> HeldRo
     """What a new leader does before its first decision."""
     settings = base.settings
     # Room is held for longer than its usual time only while the next eviction has to wait, at most as long.
-    most = 2 * max(settings.nomination_seconds, settings.kueue_hold_seconds)
+    most = 2 * max(settings.fixed.nomination_seconds, settings.fixed.kueue_hold_seconds)
     return HeldRoomTakeover(intake, kept, most_seconds=most, clock=base.clock, now=now)
 
 
@@ -309,7 +309,9 @@ def recording(
 
 
 def _queue(settings: Settings) -> Queue[Unit]:
-    return Queue(base=settings.backoff_base_seconds, cap=settings.backoff_cap_seconds, random=random)
+    return Queue(
+        base=settings.fixed.backoff_base_seconds, cap=settings.fixed.backoff_cap_seconds, random=random
+    )
 
 
 def _intake(
@@ -333,7 +335,7 @@ def _intake(
         volumes=not base.settings.without_volumes,
         journal=None if recorder is None else recorder.note,
         terms=HandOverTerms(
-            base.clock, now, base.settings.hand_over_seconds, base.settings.hand_over_calm_seconds
+            base.clock, now, base.settings.fixed.hand_over_seconds, base.settings.fixed.hand_over_calm_seconds
         ),
     )
 

@@ -53,11 +53,9 @@ async def check_rights(settings: Settings, client: Client) -> None:
     """
     if settings.mode == "shadow":
         return
-    acts = not settings.eviction_dry_run
     room: list[Right] = [] if settings.preemption == "off" else [*TO_PLAN]
-    room += [*TO_EVICT, *TO_HINT] if settings.preemption == "evict" and acts else []
-    moves: list[Right] = [*TO_PLAN] if settings.rebalance == "evict" else []
-    moves += TO_EVICT if settings.rebalance == "evict" and acts else []
+    room += [*TO_EVICT, *TO_HINT] if settings.preemption == "evict" else []
+    moves: list[Right] = [*TO_PLAN, *TO_EVICT] if settings.rebalance == "evict" else []
     for name, value, needed in (
         ("preemption", settings.preemption, room),
         ("rebalance", settings.rebalance, moves),
@@ -106,7 +104,7 @@ def evicting(
     if settings.mode == "shadow" or settings.preemption == settings.rebalance == "off":
         return Evicting(jobs, signals)
     budgets, evictions = KnownBudgets(), Evictions(client)
-    rates = Rates(settings.evictions_per_minute, settings.evictions_per_hour)
+    rates = Rates(settings.evictions_per_minute, 10 * settings.evictions_per_minute)
     means = Means(
         core.intake,
         budgets,
@@ -143,22 +141,21 @@ def _preemptor(shared: _Shared, pending: Pending, evictions: Evictions) -> Preem
         RoomPlanner(shared.ours).plan,
         Terms(
             settings.preemption == "evict",
-            settings.eviction_dry_run,
-            settings.nomination_seconds,
-            settings.eviction_cooldown_seconds,
+            settings.fixed.nomination_seconds,
+            settings.fixed.eviction_cooldown_seconds,
         ),
     )
 
 
 def _rebalancer(shared: _Shared) -> Rebalancer:
     settings, acts = shared.settings, shared.settings.rebalance == "evict"
-    allowed = Allowed(settings.rebalance_namespaces, settings.rebalance_max_priority)
+    allowed = Allowed(settings.rebalance_namespaces, settings.fixed.rebalance_max_priority)
     planner = MovePlanner(
         shared.ours,
         goals(settings),
         allowed if acts else None,
-        most_moves=settings.rebalance_most_moves,
-        moves_per_gain=settings.rebalance_moves_per_gain,
+        most_moves=settings.fixed.rebalance_most_moves,
+        moves_per_gain=settings.fixed.rebalance_moves_per_gain,
     )
     return Rebalancer(
         shared.means,
@@ -166,10 +163,9 @@ def _rebalancer(shared: _Shared) -> Rebalancer:
         planner.problem,
         MovesTerms(
             acts,
-            settings.eviction_dry_run,
-            settings.nomination_seconds,
-            settings.eviction_cooldown_seconds,
-            calm_seconds=settings.rebalance_calm_seconds,
+            settings.fixed.nomination_seconds,
+            settings.fixed.eviction_cooldown_seconds,
+            calm_seconds=settings.fixed.rebalance_calm_seconds,
         ),
     )
 

@@ -73,7 +73,7 @@ def foundation(
         port=port,
         role=role,
         transport=GuardedTransport(fenced, never) if settings.mode == "shadow" else fenced,
-        traces=tracing(wanted=settings.traces),
+        traces=tracing(),
         telemetry=telemetry,
     )
 

@@ -76,7 +76,7 @@ def policies(settings: Settings) -> tuple[Policies, tuple[Malformed, ...]]:
     read = ReadDemand(NO_DEMAND) if settings.demand is None else read_demand_file(settings.demand)
     names = tuple(sorted(settings.policy.items()))
     preferences = None if settings.preferences is None else Weighing(settings.preferences)
-    return Policies(names, read.demand, settings.policy_seed, preferences), read.refused
+    return Policies(names, read.demand, preferences=preferences), read.refused
 
 
 def elects(settings: Settings) -> bool:

@@ -48,9 +48,7 @@ def leader_role(
     settings: Settings, transport: Transport, *, identity: str, clock: Callable[[], float]
 ) -> LeaderRole | None:
     """None if no Lease decides who writes. Raises Rejected as `shard_of` and `terms_of` do."""
-    elector = Elector(
-        identity, shard_of(settings), terms_of(settings), no_earlier_leader=settings.no_earlier_leader
-    )
+    elector = Elector(identity, shard_of(settings), terms_of(settings))
     if not elects(settings):
         return None
     # Neither paused nor counted as progress: a loop that is stuck may well renew its lease.

@@ -24,15 +24,15 @@ async def tasks(parts: Parts) -> None:
     worker = parts.shadow or parts.reconciler
     try:
         async with asyncio.timeout(None) as deadline, asyncio.TaskGroup() as working:
-            for number in range(settings.writers):
+            for number in range(settings.fixed.writers):
                 working.create_task(worker.work(), name=f"worker {number}")
             await _jobs(parts)
             parts.reconciler.stop()
             if parts.shadow is not None:
                 parts.shadow.stop()
-            deadline.reschedule(asyncio.get_running_loop().time() + settings.drain_seconds)
+            deadline.reschedule(asyncio.get_running_loop().time() + settings.fixed.drain_seconds)
     except TimeoutError:
-        log.warning("writes aborted by drain timeout", drain_seconds=settings.drain_seconds)
+        log.warning("writes aborted by drain timeout", drain_seconds=settings.fixed.drain_seconds)
     for job in parts.jobs:
         if job.finish is not None:
             await job.finish()

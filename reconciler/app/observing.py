@@ -42,7 +42,7 @@ class Inboxes(Struct, frozen=True):
 def inboxes_of(base: Foundation) -> Inboxes:
     """Empty ones."""
     pending = Pending()
-    lasting = LastingRefusals(pending, seconds=base.settings.event_delay_seconds, clock=base.clock)
+    lasting = LastingRefusals(pending, seconds=base.settings.fixed.event_delay_seconds, clock=base.clock)
     return Inboxes(pending, RefusalMessages(pending), Recent(now), EventInbox(lasting))
 
 
@@ -214,7 +214,6 @@ def _questions(settings: Settings, intake: Intake, placing: Placing) -> Iterator
             policies=placing.in_use,
         )
         yield from whatif_routes(endpoint.ask)
-    if settings.status_fit:
         yield from FitEndpoint(intake.store, intake.nodes, ready=intake.listed.is_set).routes()
 
 

@@ -59,7 +59,7 @@ def logs(
     follow: bool,
     output: str,
 ) -> None:
-    """Summarize or filter the JSON log lines of `run --log-format json`; - is standard input.
+    """Summarize or filter the JSON log lines of `run`; - is standard input.
 
     Without --claim, --pod, --reason, --slow or --follow, prints a summary: counts by reason, latencies, the
     slowest decisions, conflicts and retries, warnings. With one of them, prints the matching lines.
@@ -97,7 +97,7 @@ def logs(
     if follow:
         return
     if not seen.any:
-        raise NoAnswer("no line of dra-reconciler: is this the log of `run --log-format json`?")
+        raise NoAnswer("no line of dra-reconciler: is this the log of `run`, as JSON?")
     if not count:
         remark(seen.hint(claim, reason))
     exit_unless(bool(count))

@@ -81,9 +81,9 @@ def manifest_options(func: F) -> F:
     )(command)
 
 
-def connection_options(**default: Any) -> Decorator:
-    """`--kubeconfig`, `--context`, `--server` and `--insecure-skip-tls-verify`."""
-    return all_of(
+def connection_options(*, insecure: bool = True) -> Decorator:
+    """`--kubeconfig`, `--context`, `--server`, and maybe `--insecure-skip-tls-verify`."""
+    options = [
         click.option(
             "--kubeconfig",
             type=click.Path(),
@@ -94,13 +94,12 @@ def connection_options(**default: Any) -> Decorator:
             "--context", metavar="NAME", help="Context of the kubeconfig.  [default: its current one]"
         ),
         click.option("--server", metavar="URL", help="An API server that needs no credentials."),
-        advanced_option(
-            "--insecure-skip-tls-verify",
-            is_flag=True,
-            help="Accept any certificate.",
-            **default,
-        ),
-    )
+    ]
+    if insecure:
+        options.append(
+            advanced_option("--insecure-skip-tls-verify", is_flag=True, help="Accept any certificate.")
+        )
+    return all_of(*options)
 
 
 def cluster_options_to(use: str, *, with_files: bool = True) -> Decorator:

@@ -62,6 +62,44 @@ _gates_option = advanced_option(
 )
 
 
+def _as_configured(ctx: click.Context, _option: click.Parameter, path: Path | None) -> None:
+    """Take what is not given from a settings file and the environment, as `run` does."""
+    if path is None:
+        return
+    # Late import: without the option, no command reads settings.
+    from reconciler.settings import load  # noqa: PLC0415
+
+    try:
+        found = load({}, path).model_dump(exclude_unset=True)
+    except Rejected as exc:
+        raise click.BadParameter(str(exc)) from exc
+    for name in ("policy", "group_modes", "exclusion_scopes"):
+        if name in found:
+            found[name] = [f"{target}={value}" for target, value in found[name].items()]
+    renamed = {"search_steps": "steps", "semantics": "release", "feature_gates": "gates"}
+    kept = (
+        *renamed,
+        "policy",
+        "preferences",
+        "demand",
+        "koordinator_semantics",
+        "group_modes",
+        "exclusion_scopes",
+    )
+    ctx.default_map = {renamed.get(name, name): found[name] for name in kept if name in found}
+
+
+_config_option = click.option(
+    "--config",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    is_eager=True,
+    expose_value=False,
+    callback=_as_configured,
+    metavar="FILE",
+    help="Decide as a controller with these settings: its policy, steps, gates and semantics.",
+)
+
+
 def rules_options(func: F) -> F:
     """The options that make a `Semantics`, for commands that do not ask a server for its gates."""
 
@@ -77,7 +115,7 @@ def rules_options(func: F) -> F:
         modes, scopes = with_group_modes(group_modes), with_exclusion_scopes(exclusion_scopes)
         return func(rules=Semantics(release, gates, modes, scopes), **rest)
 
-    return all_of(_gates_option, group_mode_option, exclusion_scope_option)(command)
+    return all_of(_config_option, _gates_option, group_mode_option, exclusion_scope_option)(command)
 
 
 def release_and_rules_options(func: F) -> F:

@@ -16,7 +16,7 @@ from reconciler import app
 from reconciler.aio.tasks import Stopped, unless
 from reconciler.cli.convert import read_for_server
 from reconciler.cli.exits import Exit, NoAnswer, errors_as, exit_on_errors
-from reconciler.cli.help import F, advanced_option
+from reconciler.cli.help import F, advanced_option, all_of
 from reconciler.cli.options import Duration, connection_options, files_option
 from reconciler.cli.rule_options import (
     demand_option,
@@ -24,7 +24,6 @@ from reconciler.cli.rule_options import (
     group_mode_option,
     koordinator_semantics_option,
     policy_option,
-    policy_seed_option,
     preferences_option,
     release_option,
 )
@@ -34,7 +33,7 @@ from reconciler.cluster.target import choose_target, without_password
 from reconciler.operations.logs.setup import configure
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.serving.server import access_for, serving
-from reconciler.settings import Flag, Settings, first_sentence, flag_of, load
+from reconciler.settings import REMOVED, Flag, Settings, first_sentence, flag_of, load
 
 log = structlog.get_logger()
 
@@ -46,7 +45,30 @@ def settings_options(func: F) -> F:
         if flag is not None:
             option = advanced_option if flag.advanced else click.option
             func = option(flag_of(name), name, **_option_of(field, flag))(func)
-    return func
+    return _REMOVED(func)
+
+
+def _removed(_context: click.Context, option: click.Parameter, value: str | None) -> None:
+    """Say what to do without a flag of 0.3.0."""
+    if value is not None:
+        raise click.UsageError(f"{option.opts[0]} was removed in 0.4.0: {REMOVED[str(option.name)]}.")
+
+
+_FLAGS = ("eviction_dry_run", "insecure_skip_tls_verify", "log_format", "no_earlier_leader", "traces")
+_REMOVED = all_of(
+    *(
+        click.option(
+            f"--{name.replace('_', '-')}",
+            name,
+            is_flag=False,
+            flag_value="",
+            expose_value=False,
+            callback=_removed,
+            hidden=True,
+        )
+        for name in (*_FLAGS, "policy_seed")
+    )
+)
 
 
 def _option_of(field: FieldInfo, flag: Flag) -> dict[str, Any]:
@@ -68,7 +90,7 @@ def _option_of(field: FieldInfo, flag: Flag) -> dict[str, Any]:
 
 
 @click.command()
-@connection_options(default=None)
+@connection_options(insecure=False)
 @settings_options
 @release_option("semantics")
 @group_mode_option
@@ -76,7 +98,6 @@ def _option_of(field: FieldInfo, flag: Flag) -> dict[str, Any]:
 @koordinator_semantics_option()
 @policy_option
 @preferences_option
-@policy_seed_option
 @demand_option
 @click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings as YAML.")
 @files_option(required=False)
@@ -100,7 +121,7 @@ def run(config: Path | None, files: tuple[str, ...], **flags: Any) -> None:
         settings = load({name: value for name, value in flags.items() if value not in (None, ())}, config)
     if files and not settings.embedded:
         raise click.UsageError("-f loads manifests into the embedded server: add --embedded, or remove -f")
-    configure(settings.log_level, settings.log_format)
+    configure(settings.log_level)
     raws: Sequence[dict[str, Any]] = ()
     if settings.embedded:
         raws = read_for_server(files)
@@ -119,10 +140,10 @@ async def _run(settings: Settings, raws: Sequence[dict[str, Any]]) -> None:
         if settings.embedded:
             with errors_as(NoAnswer):
                 settings = await _with_server(settings, raws, stack)
-        options = {"server": settings.server, "kubeconfig": settings.kubeconfig, "context": settings.context}
+        options: dict[str, Any] = settings.model_dump(include={"server", "kubeconfig", "context"})
         target = choose_target(**options)
         log.info("cluster", server=without_password(target.server), context=target.context)
-        connection = connect(**options, insecure=settings.insecure_skip_tls_verify)
+        connection = connect(**options)
         try:
             transport = await unless(stop, stack.enter_async_context(connection))
         except Stopped:  # stopped while a plugin of the kubeconfig fetched credentials

@@ -11,8 +11,7 @@ Leases, which do not exclude one another. So each process first takes its own Le
 others: of two at the same time, at least one sees the other.
 
 A Lease that does not exist may have been deleted while its holder lives, so its unknown holder is waited out,
-too. Only `no_earlier_leader` skips that, and only for a Lease that did not exist at the first reading. It
-asserts that no process of this shard led then.
+too.
 """
 
 from collections.abc import Iterable
@@ -55,10 +54,8 @@ class Bid(Struct, frozen=True):
 class Elector:
     """One candidate for one Lease. Calls must be in the order of the events that they report."""
 
-    def __init__(self, identity: str, shard: Shard, terms: Terms, *, no_earlier_leader: bool = False) -> None:
+    def __init__(self, identity: str, shard: Shard, terms: Terms) -> None:
         """`identity` must be unique, also among past processes."""
-        self._no_earlier_leader = no_earlier_leader
-        self._readings = 0
         self.identity = identity
         self.shard = shard
         self.terms = terms
@@ -128,7 +125,6 @@ class Elector:
 
     def observe(self, records: Iterable[Record], now: float) -> None:
         """All Leases, from a read that started after our last known write."""
-        self._readings += 1
         before, self._seen = self._seen, {}
         for record in records:
             known = before.get(record.name)
@@ -152,9 +148,8 @@ class Elector:
             return None
         seen = self._seen.get(self.shard.lease)
         if seen is None:  # an earlier Lease may have been deleted; its content is unknown
-            if not self._no_earlier_leader or self._readings > 1:
-                why = "the Lease did not exist; if it was deleted, its holder may still write"
-                self._wait_until(now + self._unknown, why)
+            why = "the Lease did not exist; if it was deleted, its holder may still write"
+            self._wait_until(now + self._unknown, why)
             return Bid(None, 0, self._left(now))
         record, skew = seen.record, self.terms.skew
         if record.holder == self.identity:

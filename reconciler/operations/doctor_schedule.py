@@ -126,9 +126,8 @@ def command(settings: Settings) -> tuple[str, ...]:
         for driver, value in values.items()
         for word in (flag, f"{driver}={value}")
     ]
-    insecure = ["--insecure-skip-tls-verify"] if settings.insecure_skip_tls_verify else []
     doctor = (sys.executable, "-m", "reconciler", "doctor", "--cluster", "-o", "json")
-    return (*doctor, *named, *modes, *insecure)
+    return (*doctor, *named, *modes)
 
 
 async def examine(command: Sequence[str], *, most: int = MAX_BYTES) -> list[Finding]:

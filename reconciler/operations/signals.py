@@ -80,7 +80,7 @@ def liveness_signals(
     clock: Callable[[], float],
 ) -> Signals:
     """The checks of `/livez`. `leads` tells whether this process is the leader; `clock` is the loop's."""
-    stalled = max(settings.stalled_seconds, WRITES_MISSED * settings.write_seconds)
+    stalled = max(settings.fixed.stalled_seconds, WRITES_MISSED * settings.write_seconds)
 
     def waiting() -> float:
         """Age of the oldest due work that this process may do, in seconds."""

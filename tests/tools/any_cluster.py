@@ -32,10 +32,10 @@ from reconciler.embedded import run_controllers, serve
 from reconciler.embedded.accounts import Account
 from reconciler.embedded.guard import MASTERS
 from reconciler.errors import Conflict, Gone
-from reconciler.settings import Settings
 from tests.tools.patience import PATIENCE
 from tests.tools.policed_server import Policed
 from tests.tools.small_fleet import claim, device_class, devices, node, pod
+from tests.tools.tuned import tuned
 
 CONTEXT = "DRA_RECONCILER_TEST_CONTEXT"
 """Environment variable: the context of KUBECONFIG that is lent"""
@@ -213,7 +213,7 @@ class Lent:
         """A reconciler that owns our driver."""
         run = Run(asyncio.Event())
         quick = LENT if is_lent() else EMBEDDED
-        settings = Settings(
+        settings = tuned(
             **{**quick, "backoff_base_seconds": 0.05, "own_drivers": {self.driver}, "events": False, **flags}
         )
         async with connect(**self._connection) as transport:

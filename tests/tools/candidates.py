@@ -134,13 +134,11 @@ class Server:
 class Candidate:
     """Campaigns, and writes all the time while it may."""
 
-    def __init__(
-        self, name: str, shard: Shard, clock: Clock, ways: Ways, random: Random, *, no_earlier_leader: bool
-    ) -> None:
+    def __init__(self, name: str, shard: Shard, clock: Clock, ways: Ways, random: Random) -> None:
         self.name = name
         self.ways = ways
         loop = asyncio.get_running_loop()
-        self.elector = Elector(name, shard, TERMS, no_earlier_leader=no_earlier_leader)
+        self.elector = Elector(name, shard, TERMS)
         self.door = FencedTransport(ways, self.elector, loop.time)
         self._leases = Leases(Client(ways, read_seconds=5, write_seconds=5), NAMESPACE, now=_now)
         self.began = 0
@@ -196,7 +194,6 @@ def candidate(
     random: Random,
     *,
     trouble: float,
-    no_earlier_leader: bool = False,
 ) -> Candidate:
     """A candidate whose clock is as wrong as it may be, one way or the other, and starts anywhere."""
     error = TERMS.clock_error
@@ -204,9 +201,7 @@ def candidate(
     device.shards[name] = shard
     ways = Ways(name, server, device, Random(random.random()), trouble, clock)
     draw = Random(random.random())
-    return _context(clock).run(
-        lambda: Candidate(name, shard, clock, ways, draw, no_earlier_leader=no_earlier_leader)
-    )
+    return _context(clock).run(lambda: Candidate(name, shard, clock, ways, draw))
 
 
 def _context(clock: Clock | None) -> Context:

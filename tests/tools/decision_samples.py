@@ -82,7 +82,7 @@ SAMPLES = (
         },
     ),
     Sample(
-        RoomPlanned(NOMINEE, (POD,), ("n",), (DEVICE,), False, "dry run"),
+        RoomPlanned(NOMINEE, (POD,), ("n",), (DEVICE,), False, "evictions are off"),
         "info",
         "room can be made",
         {
@@ -91,7 +91,7 @@ SAMPLES = (
             "nodes": ["n"],
             "devices": ["d/p/x"],
             "acts": False,
-            "why": "dry run",
+            "why": "evictions are off",
         },
     ),
     Sample(

@@ -9,6 +9,7 @@ import yaml
 from reconciler.embedded.accounts import AccessRequest, Account, Roles, service_account
 from reconciler.settings import Settings
 from tests.tools.checkout import ROOT
+from tests.tools.tuned import tuned
 
 DEPLOY = ROOT / "deploy"
 NAMESPACE = NAME = "dra-reconciler"
@@ -62,7 +63,7 @@ def settings() -> Settings:
     }
     flags = [argument for argument in container["args"] if argument.startswith("--")]
     fields |= {flag.removeprefix("--").replace("-", "_"): True for flag in flags}
-    return Settings(**fields)
+    return tuned(**fields)
 
 
 def bound(mode: str) -> list[Any]:

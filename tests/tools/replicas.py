@@ -10,11 +10,11 @@ from reconciler import app
 from reconciler.api.validation.served_kinds import LEASE
 from reconciler.control.decisions.allocating import Allocated
 from reconciler.control.decisions.declaration import Decision
-from reconciler.settings import Settings
 from tests.tools.faulty_transport import Faulty
 from tests.tools.patience import PATIENCE
 from tests.tools.running_reconciler import Cluster, reached
 from tests.tools.small_fleet import device_class, devices, node
+from tests.tools.tuned import tuned
 
 FAST: dict[str, Any] = {
     "embedded": True,
@@ -55,7 +55,7 @@ class Replica:
             self.faulty = Faulty(transport)
             given = {**FAST, **self.flags}
             await app.run(
-                Settings(**{name: value for name, value in given.items() if value is not None}),
+                tuned(**given),
                 self.faulty,
                 stop=self.stop,
                 on_decision=self.on_decision,

@@ -18,11 +18,11 @@ from reconciler.control.decisions.declaration import Decision
 from reconciler.embedded import ApiServer, serve
 from reconciler.embedded.controllers import run_controllers
 from reconciler.embedded.pod_controllers import Schedule
-from reconciler.settings import Settings
 from tests.tools.faulty_transport import Faulty
 from tests.tools.patience import PATIENCE
 from tests.tools.simulation.memory import InMemory
 from tests.tools.small_fleet import Object
+from tests.tools.tuned import tuned
 from tests.tools.virtual_time import VirtualLoop
 
 D = TypeVar("D", bound=Decision)
@@ -162,7 +162,7 @@ async def reconciling(
     **flags: Any,
 ) -> AsyncIterator[Running]:
     """Run a reconciler beside the block. Everything on the server is its own, unless flags say otherwise."""
-    settings = Settings(**{"embedded": True, **flags})
+    settings = tuned(**{"embedded": True, **flags})
     async with reached(cluster.api) as transport:
         running = Running(Faulty(transport), asyncio.Event())
         prepare(running.faulty)

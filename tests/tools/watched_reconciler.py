@@ -18,10 +18,10 @@ from reconciler.cluster.http import connect
 from reconciler.embedded import serve
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.serving.server import access_for, serving
-from reconciler.settings import Settings
 from tests.tools.faulty_transport import Faulty
 from tests.tools.patience import PATIENCE
 from tests.tools.running_reconciler import Cluster, Running
+from tests.tools.tuned import tuned
 
 OPENMETRICS = {"Accept": "application/openmetrics-text; version=1.0.0"}
 
@@ -84,7 +84,7 @@ async def watched(
     """Run a reconciler beside the block, with a status port."""
     loop = asyncio.get_running_loop()
     async with serve(cluster.api) as server, connect(server=server) as transport:
-        settings = Settings(**{"embedded": True, "server": server, **flags})
+        settings = tuned(**{"embedded": True, "server": server, **flags})
         faulty = Faulty(transport)
         prepare(faulty)
         port = StatusPort(access_for(settings, Client(transport), loop.time))

@@ -25,7 +25,6 @@ RECORDS = ROOT / "tests" / "tools" / "written"
 """One file for each version, with its name"""
 FLAGS: dict[str, Any] = {
     "leader_elect": True,
-    "no_earlier_leader": True,
     "lease_namespace": "default",
     "koordinator": True,
     "policy": ["least-loss"],

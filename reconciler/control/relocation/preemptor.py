@@ -114,7 +114,7 @@ class Preemptor(Relocator):
             return
         new = self.standing.note(unit, plan)
         nominee = self._candidates.nominee(unit)
-        acts = plan.acts and self._terms.evict and not self._terms.dry_run
+        acts = plan.acts and self._terms.evict
         if plan.victims and new:
             self._say(nominee, plan, acts=acts)
         if not acts or not (plan.victims or plan.awaits):

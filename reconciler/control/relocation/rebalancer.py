@@ -111,7 +111,7 @@ class Rebalancer(Relocator):
         self._rests_until = self._clock() + spent / SHARE
         self.standing.without_budgets = self._means.budgets.unknown
         chosen = next((one for one in found if one.moves), None)
-        acts = self._terms.evict and not self._terms.dry_run and self._calm.rests(began)
+        acts = self._terms.evict and self._calm.rests(began)
         for one in self.standing.note(found):
             self._say(one, acts=acts and one is chosen)
         if acts and chosen is not None and not self._intake.pause.paused:
@@ -135,8 +135,6 @@ class Rebalancer(Relocator):
     def _why_not(self) -> str:
         if not self._terms.evict:
             return "evictions are off"
-        if self._terms.dry_run:
-            return "dry run"
         return "another goal comes first, or the fleet does not rest"
 
     # -- carrying out

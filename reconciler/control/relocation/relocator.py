@@ -46,8 +46,6 @@ class Terms(Struct, frozen=True):
 
     evict: bool
     """False: plans are shown as advice"""
-    dry_run: bool
-    """Plans are made and recorded as if they were carried out, and nothing is"""
     hold_seconds: float
     """How long room is held after the latest eviction for it, and how long its pod may take to run there"""
     cooldown_seconds: float

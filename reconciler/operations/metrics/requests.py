@@ -5,6 +5,7 @@ Traces are a span for each reconcile, with spans for its decisions and requests.
 """
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from datetime import UTC, datetime
@@ -120,6 +121,8 @@ def _result(status: int) -> str:
 
 
 SERVICE = "dra-reconciler"
+ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+"""Variables of the SDK"""
 _NO_SPAN = nullcontext()
 FLUSH_SECONDS = 5.0
 """To export the remaining spans when the process ends"""
@@ -133,7 +136,7 @@ def trace_provider() -> "TracerProvider":
         from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
     except ImportError as exc:
-        raise Rejected(f"setting traces: install dra-reconciler[otel] ({exc})") from exc
+        raise Rejected(f"{ENDPOINTS[0]} is set: install dra-reconciler[otel], or unset it ({exc})") from exc
     attributes = {"service.name": SERVICE, "service.version": version("dra-reconciler")}
     made = TracerProvider(resource=Resource.create(attributes))
     made.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
@@ -202,9 +205,9 @@ class Traces(NoTraces):
         await asyncio.to_thread(self._source.shutdown)
 
 
-def tracing(*, wanted: bool) -> NoTraces:
-    """`Traces` if wanted, otherwise `NoTraces`. Raises Rejected if the SDK is not installed."""
-    return Traces(trace_provider()) if wanted else NoTraces()
+def tracing() -> NoTraces:
+    """`Traces` if the environment names where they go. Raises Rejected if the SDK is not installed."""
+    return Traces(trace_provider()) if any(map(os.environ.get, ENDPOINTS)) else NoTraces()
 
 
 class _Traced:

@@ -60,9 +60,9 @@ class KueueRunning(Running):
             host.ours,
             Terms(
                 settings.kueue_check,
-                settings.kueue_retry_seconds,
-                settings.kueue_requeue_seconds,
-                settings.kueue_hold_seconds,
+                settings.fixed.kueue_retry_seconds,
+                settings.fixed.kueue_requeue_seconds,
+                settings.fixed.kueue_hold_seconds,
             ),
             self._wake_ups,
             steps=settings.search_steps,

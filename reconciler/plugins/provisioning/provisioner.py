@@ -316,7 +316,7 @@ class ProvisioningRunning(Running):
             host.ours,
             _needed,
             class_name=settings.provisioning_requests,
-            patience=settings.provisioning_patience_seconds,
+            patience=settings.fixed.provisioning_patience_seconds,
             leads=core.fence.up,
             clock=host.base.clock,
             report=host.report,

@@ -1,11 +1,11 @@
 """The settings of the reconcilers that are simulated."""
 
-from reconciler.settings import Settings
 from tests.tools.simulation import fleet
 from tests.tools.simulation.evictions import URGENT
 from tests.tools.simulation.replicas import MOST_MOVED
+from tests.tools.tuned import changed, tuned
 
-SETTINGS = Settings(
+SETTINGS = tuned(
     own_drivers=fleet.OURS,
     write_seconds=1.0,
     writers=8,
@@ -13,9 +13,7 @@ SETTINGS = Settings(
     events=False,
     rebalance="off",
 )
-PAIR = SETTINGS.model_copy(
-    update={"leader_elect": True, "lease_seconds": 3.0, "renew_seconds": 2.0, "retry_seconds": 0.5}
-)
+PAIR = changed(SETTINGS, leader_elect=True, lease_seconds=3.0, retry_seconds=0.5)
 """Short terms, so that the lead changes often within a schedule. They bound what pairs meet: clocks differ
 by 1 % from true time; a write is given up after 1 s, and may arrive up to `faults.LATEST` later; two that
 believe they lead do so for as long as a replica is cut off, or its Lease requests alone are lost"""
@@ -25,7 +23,6 @@ PREEMPTION = {
     "held_room_config_map": "default/held-room",
     "eviction_cooldown_seconds": 0.0,
     "evictions_per_minute": 60,
-    "evictions_per_hour": 3600,
     "nomination_seconds": 20.0,
 }
 MOVES = {

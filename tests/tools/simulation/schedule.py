@@ -30,6 +30,7 @@ from tests.tools.simulation.replica import Replica, awaits, bounded_clock, drawn
 from tests.tools.simulation.sockets import Awaited
 from tests.tools.simulation.terms import Terms
 from tests.tools.simulation.world import World
+from tests.tools.tuned import changed
 
 PATIENCE = 250.0
 """Seconds of calm after which nothing may be left undone: silence on a watch, long waits and all. Less than a
@@ -325,7 +326,7 @@ class Schedule:
         clock = bounded_clock(self.random) if self._pair else drawn_clock(self.random)
         settings = PAIR if self._pair else SETTINGS
         if self.evictions is not None:
-            settings = settings.model_copy(update=PREEMPTION | (MOVES if self._moves else {}))
+            settings = changed(settings, **PREEMPTION | (MOVES if self._moves else {}))
         heard = self._alarmed if self.evictions is None else self._heard
         return Replica(settings, clock, partial(self._connect, number), self.find, self._started, heard)
 

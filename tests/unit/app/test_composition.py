@@ -2,6 +2,7 @@
 
 import ast
 import asyncio
+import re
 from collections.abc import Iterator
 from inspect import getsource
 from itertools import pairwise
@@ -20,11 +21,12 @@ from reconciler.embedded import serve
 from reconciler.errors import Rejected
 from reconciler.operations.serving.access import Local
 from reconciler.operations.serving.port import StatusPort
-from reconciler.settings import Settings, load
+from reconciler.settings import REMOVED, Settings, load
 from tests.tools.checkout import ROOT
 from tests.tools.faulty_transport import Faulty
 from tests.tools.running_reconciler import Cluster
 from tests.tools.small_fleet import claim, device_class, devices, node
+from tests.tools.tuned import tuned
 
 APP = sorted((ROOT / "reconciler" / "app").glob("*.py"))
 MOST_LINES = 60
@@ -81,7 +83,7 @@ async def built(*, port: bool = False, **flags: Any) -> Built:
     cluster = Cluster([node("n"), device_class(), devices("n", "d0"), claim("a")])
     async with serve(cluster.api) as url, connect(server=url) as transport:
         faulty = Faulty(transport)
-        settings = Settings(embedded=True, **flags)
+        settings = tuned(embedded=True, **flags)
         status = StatusPort(Local()) if port else None
         told: list[Decision] = []
         parts = await build(settings, faulty, stop=asyncio.Event(), on_decision=told.append, port=status)
@@ -195,15 +197,15 @@ async def test_what_is_paused_by_a_setting_is_paused_before_anything_runs():
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "settings.yaml"
-    path.write_text("writers: 1\nown_drivers: [from-file]\ndrain_seconds: 1.5\n")
+    path.write_text("status_port: 1\nown_drivers: [from-file]\nlease_seconds: 1.5\n")
     return path
 
 
 def test_flags_win_over_the_environment_and_that_over_the_file(file: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("DRA_RECONCILER_WRITERS", "2")
+    monkeypatch.setenv("DRA_RECONCILER_STATUS_PORT", "2")
     monkeypatch.setenv("DRA_RECONCILER_OWN_DRIVERS", "a, b")
-    found = load({"writers": 3}, file)
-    assert (found.writers, found.own_drivers, found.drain_seconds) == (3, frozenset({"a", "b"}), 1.5)
+    found = load({"status_port": 3}, file)
+    assert (found.status_port, found.own_drivers, found.lease_seconds) == (3, frozenset({"a", "b"}), 1.5)
 
 
 def test_what_nobody_sets_has_its_default():
@@ -213,10 +215,10 @@ def test_what_nobody_sets_has_its_default():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        pytest.param("wirters: 1", "unknown setting wirters", id="a name that does not exist"),
-        pytest.param("writers: many", "writers", id="a wrong type"),
+        pytest.param("polciy: a", "unknown setting polciy", id="a name that does not exist"),
+        pytest.param("status_port: many", "status_port", id="a wrong type"),
         pytest.param("semantics: '1.2'", "semantics", id="an unknown release"),
-        pytest.param("backoff_base_seconds: 0", "backoff_base_seconds", id="out of range"),
+        pytest.param("lease_seconds: 0", "lease_seconds", id="out of range"),
         pytest.param("- a", "must be a mapping", id="no mapping"),
         pytest.param("a: [", "settings.yaml", id="no YAML"),
     ],
@@ -232,16 +234,17 @@ def test_all_wrong_settings_are_named_at_once_as_they_were_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     path = tmp_path / "settings.yaml"
-    path.write_text("wirters: 1\nxyzzyx: 3\nbackoff_base_seconds: 0\n")
-    monkeypatch.setenv("DRA_RECONCILER_WRITERS", "0")
+    path.write_text("polciy: 1\nxyzzyx: 3\nlease_seconds: 0\nwriters: 4\n")
+    monkeypatch.setenv("DRA_RECONCILER_SEARCH_STEPS", "0")
     with pytest.raises(Rejected) as caught:
         load({"status_port": -1}, path)
     said = sorted(line.partition(": Input")[0] for line in str(caught.value).splitlines())
     assert said == [
         "setting --status-port",
-        "setting DRA_RECONCILER_WRITERS",
-        f"setting backoff_base_seconds in {path}",
-        f"unknown setting wirters in {path}; did you mean writers?",
+        "setting DRA_RECONCILER_SEARCH_STEPS",
+        f"setting lease_seconds in {path}",
+        f"setting writers in {path} was removed in 0.4.0: it is always 32",
+        f"unknown setting polciy in {path}; did you mean policy?",
         f"unknown setting xyzzyx in {path}",
     ]
 
@@ -259,9 +262,25 @@ def test_what_kubernetes_puts_into_the_environment_of_our_pod_does_no_harm(monke
     assert load({}, None) == Settings()
 
 
+@pytest.mark.parametrize("name", REMOVED)
+def test_a_removed_setting_of_the_environment_is_an_error_that_says_what_to_do(
+    name: str, monkeypatch: pytest.MonkeyPatch
+):
+    assert name not in Settings.model_fields
+    monkeypatch.setenv(f"DRA_RECONCILER_{name.upper()}", "1")
+    said = re.escape(f"DRA_RECONCILER_{name.upper()} was removed in 0.4.0: {REMOVED[name]}")
+    with pytest.raises(Rejected, match=said):
+        load({}, None)
+
+
+def test_each_removed_setting_is_in_the_guide_to_upgrades():
+    text = (ROOT / "docs" / "upgrade.md").read_text(encoding="utf-8")
+    assert [name for name in REMOVED if f"`{name}`" not in text] == []
+
+
 def test_settings_do_not_change():
     with pytest.raises(ValidationError):
-        Settings().writers = 5  # type: ignore[misc]
+        Settings().status_port = 5  # type: ignore[misc]
 
 
 def test_every_setting_explains_itself():
@@ -295,13 +314,12 @@ def test_a_group_mode_that_is_not_known_is_refused():
         load({"group_modes": ["a=none"]}, None)
 
 
-def test_a_shorter_lease_shortens_what_has_to_fit_into_it_and_is_not_set():
+def test_the_duration_of_the_lease_decides_what_has_to_fit_into_it():
     def durations(**given: object) -> tuple[float, ...]:
         found = load(given, None)
         terms_of(found)
         return found.renew_seconds, found.retry_seconds, found.write_seconds
 
     assert durations() == durations(lease_seconds=15.0) == (10.0, 2.0, 10.0)
-    assert durations(lease_seconds="6") == (4.0, 0.6, 3.0)
-    assert durations(lease_seconds=6.0, write_seconds=1.0) == (4.0, 0.6, 1.0)
-    assert durations(lease_seconds=60.0) == (10.0, 2.0, 10.0)
+    assert durations(lease_seconds="6") == (4.0, 0.8, 4.0)
+    assert durations(lease_seconds=60.0) == (40.0, 8.0, 10.0)

@@ -145,7 +145,7 @@ def test_an_invalid_duration_is_refused(text: str):
 def test_a_log_without_lines_of_dra_reconciler_is_reported():
     result = run(lines=["hello"])
     assert result.exit_code == 2
-    assert "run --log-format json" in result.stderr
+    assert "log of `run`" in result.stderr
 
 
 def test_lines_with_a_prefix_are_read():

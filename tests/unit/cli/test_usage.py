@@ -148,7 +148,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "no line has the reason Other; known reasons (1): DevicesInUse",
         ),
         ("logs run.log --claim x/d --slow 1h", 1, "no line matches all options"),
-        ("logs empty.yaml --claim x", 2, "is this the log of `run --log-format json`?"),
+        ("logs empty.yaml --claim x", 2, "is this the log of `run`, as JSON?"),
         ("alocate -f all.yaml", 2, "No such command 'alocate'. Did you mean allocate?"),
         ("whatIf -f all.yaml", 2, "No such command 'whatIf'. Did you mean whatif?"),
         ("replay empty.jsonl.gz", 2, "empty.jsonl.gz: not a journal of format 2"),

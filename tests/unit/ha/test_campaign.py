@@ -41,9 +41,7 @@ SETTLED = 150.0
 class Play:
     """A life of a few candidates, drawn from a seed."""
 
-    def __init__(self, seed: int, loop: SimulationLoop, *, no_earlier_leader: bool) -> None:
-        """With `no_earlier_leader`, no Lease is ever lost: that is what whoever sets it assures."""
-        self.assured = no_earlier_leader
+    def __init__(self, seed: int, loop: SimulationLoop) -> None:
         self.random = Random(seed)
         self.device = Device(loop)
         self.server = Server(loop, self.random)
@@ -61,7 +59,6 @@ class Play:
             self.device,
             self.random,
             trouble=self.trouble,
-            no_earlier_leader=self.assured,
         )
         self.candidates.append(one)
         one.start()
@@ -75,8 +72,6 @@ class Play:
             self.add()
         elif act in ("cut", "heal"):
             one.ways.cut = act == "cut"
-        elif self.assured:
-            return
         elif act == "restart" and len(self.shards) == 1:  # all together forget who leads
             self.server.restart()
         elif act == "delete" and len(self.shards) == 1:
@@ -99,13 +94,13 @@ class Play:
             await task
 
 
-def play(seed: int, *, no_earlier_leader: bool = False) -> Device:
+def play(seed: int) -> Device:
     with asyncio.Runner(loop_factory=SimulationLoop) as runner:
         loop = runner.get_loop()
         assert isinstance(loop, SimulationLoop)
 
         async def run() -> Device:
-            one = Play(seed, loop, no_earlier_leader=no_earlier_leader)
+            one = Play(seed, loop)
             await one.run()
             return one.device
 
@@ -117,15 +112,6 @@ def play(seed: int, *, no_earlier_leader: bool = False) -> Device:
 @given(st.integers(0, 2**32))
 def test_never_two_may_write_and_somebody_does(seed: int):
     device = play(seed)
-    assert device.findings == []
-    assert device.writes
-
-
-@examples(16)
-@given(st.integers(0, 2**32))
-def test_whoever_is_assured_that_nobody_led_before_excludes_all_that_come_later(seed: int):
-    """Also those that start at the same time, with the same assurance."""
-    device = play(seed, no_earlier_leader=True)
     assert device.findings == []
     assert device.writes
 
@@ -161,19 +147,18 @@ def created(elector: Elector, now: float) -> None:
     elector.observe([replace(THEIRS, version="6", holder="us")], now)
 
 
-@pytest.mark.parametrize("assured", [False, True])
-def test_a_lease_that_is_missing_is_waited_out_unless_nobody_can_have_led(assured: bool):
-    elector = Elector("us", WHOLE, TERMS, no_earlier_leader=assured)
+def test_a_lease_that_is_missing_is_waited_out():
+    elector = Elector("us", WHOLE, TERMS)
     elector.observe([], 0.0)
     created(elector, 0.0)
-    assert elector.leads(0.1) is assured
+    assert not elector.leads(0.1)
     assert elector.holds(0.1)
-    assert elector.clear_of.startswith("" if assured else "the Lease did not exist")
+    assert elector.clear_of.startswith("the Lease did not exist")
 
 
-def test_a_lease_that_vanishes_later_is_waited_out_in_any_case():
+def test_a_lease_that_vanishes_later_is_waited_out():
     """It was deleted under a holder, who may live on."""
-    elector = Elector("us", WHOLE, TERMS, no_earlier_leader=True)
+    elector = Elector("us", WHOLE, TERMS)
     elector.observe([THEIRS], 0.0)
     elector.observe([], 1.0)
     created(elector, 1.0)
@@ -181,20 +166,10 @@ def test_a_lease_that_vanishes_later_is_waited_out_in_any_case():
     assert elector.clear_at >= 1.0 + TERMS.lease + TERMS.write
 
 
-def test_a_second_attempt_waits_in_any_case():
-    """Between two readings another process may have led, and its Lease may have been deleted."""
-    elector = Elector("us", WHOLE, TERMS, no_earlier_leader=True)
-    elector.observe([], 0.0)
-    assert elector.bid(0.0) is not None
-    elector.observe([], 2.0)
-    created(elector, 2.0)
-    assert not elector.leads(2.1)
-
-
 START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
 
-def lines_of(api: ApiServer, seconds: float, *, no_earlier_leader: bool = False) -> list[Any]:
+def lines_of(api: ApiServer, seconds: float) -> list[Any]:
     """The log lines of one candidate, each with the time at which it came."""
     times: list[float] = []
     with asyncio.Runner(loop_factory=SimulationLoop) as runner, capture_logs() as lines:
@@ -205,7 +180,7 @@ def lines_of(api: ApiServer, seconds: float, *, no_earlier_leader: bool = False)
 
         async def run() -> None:
             campaign = Campaign(
-                Elector("us", WHOLE, Terms(), no_earlier_leader=no_earlier_leader),
+                Elector("us", WHOLE, Terms()),
                 Leases(Client(InMemory(api)), NAMESPACE, now=lambda: START),
                 clock=loop.time,
                 now=lambda: START,
@@ -233,12 +208,6 @@ def test_a_first_start_says_what_it_waits_for_and_until_when():
     }
     assert acquired["event"] == "lease acquired, taking over"
     assert 25 < began < 26
-
-
-def test_one_that_knows_that_nobody_led_before_does_not_wait():
-    acquired, began = lines_of(ApiServer(), 60, no_earlier_leader=True)
-    assert acquired["event"] == "lease acquired, taking over"
-    assert began < 1
 
 
 def test_a_standby_names_the_holder_once_and_then_what_it_waits_for():

@@ -233,7 +233,7 @@ def test_each_public_class_and_function_is_in_the_page():
 def test_the_example_of_the_page_runs(capsys: pytest.CaptureFixture[str]):
     pytest.importorskip("pandas")
     exec(PAGE.partition("```python")[2].partition("```")[0])
-    assert "smaller partition" in capsys.readouterr().out
+    assert "nearest miss" in capsys.readouterr().out
 
 
 def test_the_import_loads_nothing_heavy_and_the_first_name_loads_the_rest():

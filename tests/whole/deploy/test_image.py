@@ -30,6 +30,7 @@ def locked(path: Path) -> dict[tuple[str, str], frozenset[str]]:
 
 
 IMAGE, ALL = locked(ROOT / "deploy" / "requirements.lock"), locked(ROOT / "requirements.lock")
+RUNNING = locked(ROOT / "requirements-run.lock")
 
 
 def runs() -> list[tuple[str, ...]]:
@@ -92,6 +93,13 @@ def test_the_lock_of_the_image_holds_only_what_dependencies_need():
 
 def test_the_page_of_what_the_image_holds_is_current():
     assert (ROOT / "deploy" / "THIRD-PARTY.md").read_text() == page()
+
+
+def test_what_make_run_installs_is_locked_as_what_is_tested_and_has_no_tools_of_tests():
+    assert RUNNING.items() <= ALL.items()
+    names = {name for name, _ in RUNNING}
+    assert {"hatchling", "aiohttp", "numpy"} <= names
+    assert not {"pytest", "mypy", "opentelemetry-sdk", "matplotlib"} & names
 
 
 def test_everything_that_is_copied_exists():

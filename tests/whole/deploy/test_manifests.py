@@ -41,15 +41,8 @@ def test_the_pod_is_restricted_and_outlives_all_that_a_stop_waits_for():
     assert pod["containers"][0]["resources"]["requests"].keys() == {"cpu", "memory"}
     (namespace,) = (one for one in documents() if one["kind"] == "Namespace")
     assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"
-    drain = Settings.model_fields["drain_seconds"].default
+    drain = Settings.fixed.drain_seconds
     assert pod["terminationGracePeriodSeconds"] > drain + FLUSH_SECONDS + RELEASE_SECONDS
-
-
-def test_a_lease_that_was_deleted_is_waited_out():
-    """Who deploys it for good cannot know that nobody led before each start."""
-    chart = (DEPLOY / "helm" / "dra-reconciler").rglob("*.yaml")
-    assert "DRA_RECONCILER_NO_EARLIER_LEADER" not in environment()
-    assert not [path for path in chart if "EARLIER_LEADER" in path.read_text()]
 
 
 def test_the_config_maps_that_may_be_used_are_those_of_the_settings():

@@ -13,11 +13,11 @@ import yaml
 from reconciler.api.objects.plan import Reason
 from reconciler.control.decisions.declaration import PREFIX
 from reconciler.operations.metrics.catalogue import CATALOGUE
-from reconciler.settings import Settings
 from tests.tools import monitoring_kinds
 from tests.tools.checkout import ROOT
 from tests.tools.deployed_base import KUBERNETES, of_kind
 from tests.tools.promql import Sample, evaluate, sample
+from tests.tools.tuned import tuned
 
 FOLDER = ROOT / "deploy" / "observability"
 LABELS = {name: set(spec.label_names) for spec in CATALOGUE for name in spec.series}
@@ -291,7 +291,7 @@ def test_prometheus_finds_the_port_that_the_pod_listens_on():
 def test_the_pod_serves_what_the_probes_ask_for():
     environment = {variable["name"]: variable["value"] for variable in container()["env"]}
     fields = {name.removeprefix("DRA_RECONCILER_").lower(): value for name, value in environment.items()}
-    settings = Settings(**fields)
+    settings = tuned(**fields)
     (listening,) = [port for port in container()["ports"] if port["name"] == "status"]
     assert settings.status_port == listening["containerPort"]
     assert settings.status_token_review

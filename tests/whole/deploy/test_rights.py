@@ -43,6 +43,7 @@ from tests.tools.pod_scenarios import apart, term
 from tests.tools.rights_session import Noting, Rights, as_deployed, asked
 from tests.tools.running_reconciler import Cluster, Running
 from tests.tools.small_fleet import claim, device_class, devices, node, pod
+from tests.tools.tuned import tuned
 from tests.tools.volume_scenarios import mounting, storage_class, volume_claim
 
 STARTED = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}
@@ -89,7 +90,7 @@ async def running(
     async with serve(found.api) as server:
         config = kubeconfig(folder, server)
         fields = {**set_there, **here, "backoff_base_seconds": 0.01, "kubeconfig": str(config), **flags}
-        settings = Settings(**fields)
+        settings = tuned(**fields)
 
         def note(request: Any) -> None:
             modes = deployed_rights.modes_of(settings)

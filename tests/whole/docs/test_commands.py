@@ -21,6 +21,7 @@ from click.testing import CliRunner
 
 from reconciler.cli import COMMANDS, main
 from reconciler.cli.exits import exit_codes
+from reconciler.settings import Settings
 from tests.tools.checkout import ROOT
 from tests.tools.patience import PATIENCE
 from tests.tools.processes import serving
@@ -264,9 +265,8 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         shutil.copy(here / "kubeconfig", here / ".kube" / "config")
         patch.delenv("KUBECONFIG", raising=False)
         patch.setenv("HOME", str(here))
-        patch.setenv(
-            "DRA_RECONCILER_DRAIN_SECONDS", "1"
-        )  # shadow mode uses it up if it is told to end at once
+        # Shadow mode uses all of it up if it is told to end at once.
+        patch.setattr(Settings, "fixed", Settings.fixed._replace(drain_seconds=1.0))
         patch.setenv("SERVER", url)
         patch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
         patch.setenv("PYTHONPATH", str(ROOT))
@@ -347,7 +347,7 @@ def run_until(text: str, words: str, times: int = 1) -> str:
     arguments = reaching(text)[1:]
     with redirect_stderr(log), redirect_stdout(io.StringIO()):
         try:
-            main([*arguments, "--log-format", "json"], standalone_mode=False)
+            main(arguments, standalone_mode=False)
         finally:
             patience.cancel()
     return log.getvalue()

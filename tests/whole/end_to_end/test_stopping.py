@@ -84,7 +84,7 @@ async def test_it_allocates_says_so_in_json_and_ends_cleanly_when_told(
     manifest = written(
         tmp_path / "all.yaml", node("n"), device_class(), devices("n", "d0"), claim("a"), claim("b")
     )
-    process = await start("run", "--embedded", "-f", manifest, "--log-format", "json")
+    process = await start("run", "--embedded", "-f", manifest)
     assert process.stderr is not None
     told: dict[str, dict[str, Any]] = {}
     async with asyncio.timeout(PATIENCE):
@@ -116,7 +116,7 @@ async def test_it_allocates_says_so_in_json_and_ends_cleanly_when_told(
         ),
         pytest.param(("--config", "/no/file"), {}, 2, "/no/file", id="no settings file"),
         pytest.param(
-            ("--embedded",), {"DRA_RECONCILER_WRITERS": "0"}, 2, "DRA_RECONCILER_WRITERS", id="a bad setting"
+            ("--embedded",), {"DRA_RECONCILER_SEARCH_STEPS": "0"}, 2, "SEARCH_STEPS", id="a bad setting"
         ),
         pytest.param(("--embedded", "--feature-gates", "X=true"), {}, 2, "'X'", id="an unknown feature gate"),
         pytest.param(

@@ -29,11 +29,11 @@ from reconciler.errors import Retry
 from reconciler.operations.journal.files import paths
 from reconciler.operations.serving.access import Local
 from reconciler.operations.serving.port import StatusPort
-from reconciler.settings import Settings
 from tests.tools.checkout import DOCS
 from tests.tools.hostile_server import Faults, Hostile
 from tests.tools.running_reconciler import Cluster, Near
 from tests.tools.small_fleet import claim, device_class, devices, node
+from tests.tools.tuned import tuned
 from tests.tools.virtual_time import VirtualLoop
 
 FULL = os.environ.get("SIZE") == "full"
@@ -107,7 +107,7 @@ async def world(
     found = cluster or Cluster(fleet())
     one = World(found, Hostile(Near(found.api), faults or Faults()))
     stop = asyncio.Event()
-    settings = Settings(**{"embedded": True, "doctor_seconds": 0, **flags})
+    settings = tuned(**{"embedded": True, "doctor_seconds": 0, **flags})
     async with asyncio.TaskGroup() as group:
         group.create_task(
             app.run(settings, one.hostile, stop=stop, on_decision=one.decisions.append, port=one.port)

@@ -9,10 +9,10 @@ from structlog.testing import capture_logs
 from reconciler import app
 from reconciler.control.decisions.allocating import DevicesGiven, Waits
 from reconciler.errors import Rejected
-from reconciler.settings import Settings
 from tests.tools.koordinator_builders import gpu
 from tests.tools.koordinator_cluster import GROUP, Plain, machine, node, running, wants
 from tests.tools.running_reconciler import reached
+from tests.tools.tuned import tuned
 from tests.tools.watched_reconciler import watched
 
 GPU = {"nvidia.com/gpu": 1}
@@ -94,4 +94,4 @@ async def test_who_wants_to_allocate_claims_is_told_that_there_are_none(settings
     said = "does not serve ResourceSlice of resource.k8s.io.*" + ("drop --own-driver" if settings else "")
     with pytest.raises(Rejected, match=said):
         async with reached(small().api) as transport:
-            await app.run(Settings(embedded=True, **settings), transport, stop=asyncio.Event())
+            await app.run(tuned(embedded=True, **settings), transport, stop=asyncio.Event())

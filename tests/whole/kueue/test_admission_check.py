@@ -23,7 +23,6 @@ from reconciler.errors import Rejected
 from reconciler.plugins.kueue import checker, questions
 from reconciler.plugins.kueue.objects import ADMISSION_CHECK, CONTROLLER, WORKLOAD
 from reconciler.plugins.kueue.running import kinds_for_check
-from reconciler.settings import Settings
 from tests.tools.checkout import DOCS
 from tests.tools.definitions import assert_valid
 from tests.tools.kueue_queue import (
@@ -42,6 +41,7 @@ from tests.tools.kueue_queue import (
 )
 from tests.tools.running_reconciler import Cluster
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, held, node, pod, template
+from tests.tools.tuned import tuned
 
 
 async def test_a_workload_without_room_keeps_its_quota_until_devices_are_freed():
@@ -197,7 +197,7 @@ class Nothing:
     ],
 )
 async def test_a_check_that_cannot_be_answered_stops_the_start(flags: dict[str, Any], said: str):
-    settings = Settings(embedded=True, kueue_check="room", **flags)
+    settings = tuned(embedded=True, kueue_check="room", **flags)
     with pytest.raises(Rejected, match=said):
         await kinds_for_check(settings, Client(Nothing()))
 

@@ -6,7 +6,6 @@ import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -176,10 +175,9 @@ async def test_each_eviction_is_counted_for_its_budget():
     assert cluster.gated("two")
 
 
-@pytest.mark.parametrize("flags", [{"preemption": "advise"}, {"eviction_dry_run": True}])
-async def test_advice_and_dry_runs_evict_nothing_and_hold_no_room(flags: dict[str, Any], tmp_path: Path):
+async def test_advice_evicts_nothing_and_holds_no_room(tmp_path: Path):
     cluster = small(1)
-    async with evicting(cluster, **flags, journal=str(tmp_path)) as running:
+    async with evicting(cluster, preemption="advise", journal=str(tmp_path)) as running:
         await fleet(running, cluster, 1)
         cluster.load(claim("wanted", managed=False), important("high", "wanted"))
         (planned,) = await running.heard(RoomPlanned)

@@ -20,7 +20,7 @@ async def test_the_logged_url_answers_until_the_process_ends(tmp_path: Path):
     manifest = written(tmp_path / "all.yaml", node("n"), device_class(), devices("n", "d0"), claim("a"))
     token = tmp_path / "token"
     token.write_text("token")
-    arguments = ("run", "--embedded", "-f", manifest, "--log-format", "json", "--status-address", "0.0.0.0")
+    arguments = ("run", "--embedded", "-f", manifest, "--status-address", "0.0.0.0")
     process = await start(*arguments, DRA_RECONCILER_STATUS_TOKEN_FILE=str(token))
     assert process.stderr is not None
     told: dict[str, Any] = {}

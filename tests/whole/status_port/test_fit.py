@@ -57,7 +57,7 @@ async def post(url: str, body: str, kind: str = "application/yaml", **headers: s
 
 async def test_an_answer_counts_what_is_held_and_changes_nothing():
     cluster = fleet(a=2, b=2)
-    async with watched(cluster, status_fit=True, events=False) as seen:
+    async with watched(cluster, status_what_if=True, events=False) as seen:
         cluster.load(claim("held"))
         await seen.heard(Allocated)
         before, claims = len(seen.faulty.sent), cluster.claims()
@@ -83,7 +83,7 @@ async def test_the_endpoint_is_off_by_default():
 
 async def test_the_endpoint_needs_access_to_the_port_and_refuses_what_it_cannot_read(tmp_path):
     (tmp_path / "token").write_text("secret")
-    async with watched(fleet(a=1), status_fit=True, status_token_file=tmp_path / "token") as seen:
+    async with watched(fleet(a=1), status_what_if=True, status_token_file=tmp_path / "token") as seen:
         url, token = f"{seen.url}/fit", {"Authorization": "Bearer secret"}
         assert (await post(url, request(1))).status == 401
 

@@ -51,7 +51,7 @@ async def test_a_reconcile_span_contains_its_decision_and_requests(monkeypatch: 
     cluster.load(claim("one", 1))
     async with collecting() as (url, spans):
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
-        async with reconciling(cluster, traces=True) as running:
+        async with reconciling(cluster) as running:
             (allocated,) = await running.heard(Allocated)
     turns = {span.span_id: span for span in spans if span.name == "turn"}
     (decided,) = [span for span in spans if span.name == "decide"]
@@ -64,11 +64,9 @@ async def test_a_reconcile_span_contains_its_decision_and_requests(monkeypatch: 
     assert all(decided.end_time_unix_nano <= span.start_time_unix_nano for span in inside)
 
 
-async def test_nothing_is_traced_by_default(monkeypatch: pytest.MonkeyPatch):
+async def test_nothing_is_traced_without_a_destination():
     cluster = Cluster([device_class(), node("a"), devices("a", "d0")])
     cluster.load(claim("one", 1))
-    async with collecting() as (url, spans):
-        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
-        async with reconciling(cluster) as running:
-            await running.heard(Allocated)
+    async with collecting() as (_, spans), reconciling(cluster) as running:
+        await running.heard(Allocated)
     assert spans == []

@@ -376,7 +376,7 @@ class Making:
             now=lambda: datetime.now(UTC),
             report=lambda _: None,
         )
-        terms = Terms(evict=True, dry_run=False, hold_seconds=1.0, cooldown_seconds=0.0)
+        terms = Terms(evict=True, hold_seconds=1.0, cooldown_seconds=0.0)
         self.preemptor = Preemptor(means, self.pending, unused, lambda *_: WHEN_OTHERS_LEAVE, terms)
 
     async def kept_from_moving(self, *pending: Unit, needing: Container[Unit]) -> bool:

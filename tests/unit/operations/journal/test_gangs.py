@@ -26,6 +26,7 @@ from tests.tools.running_reconciler import Cluster, reconciling
 from tests.tools.simulation import schedule
 from tests.tools.simulation.configured import SETTINGS
 from tests.tools.small_fleet import claim, device_class, devices, node
+from tests.tools.tuned import changed
 
 SPECS = pytest.mark.parametrize("spec", [{}, apart(term("kubernetes.io/arch"))], ids=["plain", "apart"])
 
@@ -119,7 +120,7 @@ RUNS = [
 
 def run(seed: int, folder: Path, what: dict[str, bool], patch: pytest.MonkeyPatch) -> None:
     """Play a schedule with a journal."""
-    patch.setattr(schedule, "SETTINGS", SETTINGS.model_copy(update={"journal": str(folder)}))
+    patch.setattr(schedule, "SETTINGS", changed(SETTINGS, journal=str(folder)))
 
     def recording(*of: object) -> Recorder | None:
         made = begin(*of)  # type: ignore[arg-type]

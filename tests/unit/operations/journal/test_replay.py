@@ -362,7 +362,7 @@ async def test_decisions_name_their_policy_in_journal_and_log(tmp_path: Path):
     demand = tmp_path / "demand.json"
     demand.write_text(Demand((SHAPE,)).to_json())
     cluster = Cluster([*GPUS, claim("c"), claim("d"), asking("p", "d", cpu="1")])
-    flags: dict[str, Any] = {"policy": ["expected-fill"], "policy_seed": 5, "demand": demand}
+    flags: dict[str, Any] = {"policy": ["expected-fill"], "demand": demand}
     async with reconciling(cluster, journal=str(tmp_path / "journal"), **flags) as running:
         await running.heard(Allocated, 2)
     assert {one.policy for one in running.of(Allocated)} == {"expected-fill"}
@@ -370,7 +370,7 @@ async def test_decisions_name_their_policy_in_journal_and_log(tmp_path: Path):
     answers = [one.outcome for one in written if isinstance(one, Answered)]
     assert {one.policy for one in answers if not one.reason} == {"expected-fill"}
     (used,) = [one.policies for one in written if isinstance(one, PoliciesUsed)]
-    assert used == Policies(parse_policies(["expected-fill"]), Demand((SHAPE,)), 5)
+    assert used == Policies(parse_policies(["expected-fill"]), Demand((SHAPE,)))
     assert replay(tmp_path / "journal").different == []
 
 
