@@ -147,6 +147,21 @@ def _finalized(claim: Object, *, held: bool = True) -> Object:
     return {**claim, "metadata": {**claim["metadata"], "finalizers": [FINALIZER] if held else []}}
 
 
+def named_class() -> Object:
+    """A class that serves the extended resource."""
+    made = fleet.device_class("gpu")
+    made["spec"]["extendedResourceName"] = GPU
+    return made
+
+
+def asking(name: str, count: int) -> Object:
+    """A gated pod that asks for it."""
+    made = demand.pod(name, [], [], zone=None, priority=0)
+    amounts = {GPU: str(count)}
+    made["spec"]["containers"][0]["resources"] = {"limits": amounts, "requests": amounts}
+    return made
+
+
 def wanted(pod: Object) -> int:
     (container,) = pod["spec"]["containers"]
     return int(((container.get("resources") or {}).get("requests") or {}).get(GPU, 0))
@@ -171,9 +186,7 @@ class HandingOver:
         self._outside = outside()
         self._on_its_way: set[asyncio.Task[None]] = set()
         self._mortal = True
-        named = fleet.device_class("gpu")
-        named["spec"]["extendedResourceName"] = GPU
-        self._api.load([named])
+        self._api.load([named_class()])
         for name, count in self._nodes.items():
             pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
             some = [{"name": f"d{number}"} for number in range(count)]
@@ -227,10 +240,7 @@ class HandingOver:
         self._look()
 
     def _make_pod(self) -> None:
-        made = demand.pod(self._name(), [], [], zone=None, priority=0)
-        amounts = {GPU: str(self._random.choice((1, 1, 2)))}
-        made["spec"]["containers"][0]["resources"] = {"limits": amounts, "requests": amounts}
-        self._api.load([made])
+        self._api.load([asking(self._name(), self._random.choice((1, 1, 2)))])
 
     def _make_claim(self) -> None:
         wish = {"deviceClassName": "gpu", "count": self._random.choice((1, 1, 2))}

@@ -33,7 +33,7 @@ from reconciler.control.relocation import ground
 from reconciler.control.relocation.candidates import Candidates, RoomPlan
 from reconciler.control.relocation.moves import Allowed
 from reconciler.control.relocation.rebalancer import Rebalancer
-from reconciler.control.settler import Settler
+from reconciler.control.settler import HandOver, Settler
 from reconciler.control.special_claims import SpecialClaims
 from reconciler.control.units import Kind
 from reconciler.control.waiting import Waiting
@@ -66,8 +66,8 @@ def _swap_both(owner: object, *names: str) -> Mutant:
     return swapped
 
 
-async def _nothing_read(_: Any) -> None:
-    """Nobody knows what the previous leader held."""
+async def _nothing_read(*_: Any) -> None:
+    """Nobody knows what the previous leader held, or has on its way."""
 
 
 async def _forgotten(self: Any, claim: Any) -> None:
@@ -317,6 +317,7 @@ HANDING: dict[str, Mutant] = {
     "gates go before kube-scheduler has seen what was given": _swap(SpecialClaims, "wait", lambda *_: 0.0),
     "only the decided devices are held": _swap(held_back, "_of_drivers", lambda *_: iter(())),
     "a new process holds no node": _swap(SpecialClaims, "_hold_again", lambda *_: None),
+    "removals of gates are not fenced off at the start": _swap(HandOver, "fence_off", _nothing_read),
 }
 """The same, of what keeps two allocators apart on one node"""
 
@@ -400,6 +401,7 @@ BY_HAND = frozenset(
         "announced claims are not fenced off",
         "freed plans wake nobody",
         "gated pods are left to kube-scheduler",
+        "removals of gates are not fenced off at the start",
         "nothing is fenced off at the start",
         "standby pictures are believed",
     }

@@ -13,6 +13,7 @@ from reconciler.api.objects.claims import ALLOCATED_AT, ANNOUNCED, FINALIZER, TI
 from reconciler.api.objects.core import GATE
 from reconciler.api.objects.gangs import FENCED, SEAT
 from reconciler.control.ownership import MANAGED
+from reconciler.control.special_claims import HANDED_OVER
 from reconciler.operations.events.recorder import MOVED, MOVES_DROPPED, PREEMPTED
 from reconciler.plugins.koordinator.names import ALLOCATED
 from tests.tools.admission_policies import Policy, Review, compiled, expressions
@@ -183,6 +184,12 @@ GIVEN = of(SET_FREE, metadata__annotations={ALLOCATED: "{}"}, spec__affinity=PIN
         pytest.param(WAITS, GIVEN, id="give it devices of Koordinator's"),
         pytest.param(WAITS, of(WAITS, metadata__annotations={SEAT: "x"}), id="a place in a gang"),
         pytest.param(of(WAITS, metadata__annotations={SEAT: "x"}), WAITS, id="take that back"),
+        pytest.param(WAITS, of(WAITS, metadata__annotations={HANDED_OVER: ""}), id="another version"),
+        pytest.param(
+            WAITS,
+            of(SET_FREE, metadata__annotations={HANDED_OVER: "then d"}, spec__affinity=PINNED),
+            id="hand it over",
+        ),
         pytest.param(
             of(WAITS, metadata__annotations={SEAT: "x"}),
             of(SET_FREE, metadata__annotations={SEAT: "x"}, spec__affinity=PINNED),
