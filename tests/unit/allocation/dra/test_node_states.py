@@ -17,7 +17,8 @@ from tests.tools.allocation_strategies import worlds as any_worlds
 from tests.tools.allocation_world import World, decide
 from tests.tools.builders import Object, claim, device, distinct, held, hold, node, request, resource_slice
 from tests.tools.examples import examples
-from tests.unit.allocation.dra.test_prover import world_of, worlds
+from tests.tools.hard_twin import world_of
+from tests.unit.allocation.dra.test_prover import worlds
 
 TIGHT = Scale(gpus=(2,), requests=(4, 9), shapes=SMALL)
 

@@ -10,7 +10,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from perf.fleets.hard import FAMILIES, SMALL, Question, Scale, question, questions
+from perf.fleets.hard import FAMILIES, SMALL, Scale, question, questions
 from reconciler.allocation.dra.bounds import Remaining
 from reconciler.allocation.dra.candidates import find_candidates
 from reconciler.allocation.dra.node_attempt import NodeGrant
@@ -33,14 +33,9 @@ from tests.tools.builders import (
     wants,
 )
 from tests.tools.examples import examples
+from tests.tools.hard_twin import world_of
 
 TINY = Scale(gpus=(2, 3), requests=(1, 4), shapes=SMALL)
-
-
-def world_of(asked: Question) -> World:
-    kinds = {kind: [one for one in asked.fleet if one["kind"] == kind] for kind in ("Node", "DeviceClass")}
-    slices = [one for one in asked.fleet if one["kind"] == "ResourceSlice"]
-    return World(slices, asked.claims, asked.held, kinds["DeviceClass"], kinds["Node"])
 
 
 @st.composite
