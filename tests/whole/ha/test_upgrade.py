@@ -111,10 +111,13 @@ async def test_what_is_held_stays_held_and_nothing_is_given_twice(
 
 
 @each_version
-def test_the_journal_is_refused_and_the_release_that_reads_it_named(path: Path, tmp_path: Path):
+def test_a_journal_is_read_or_refused_and_the_release_that_reads_it_named(path: Path, tmp_path: Path):
     for name, content in read(path).journal.items():
         (tmp_path / name).write_bytes(content)
     result = CliRunner().invoke(main, ["replay", str(tmp_path)])
+    if Version.parse(path.name.removesuffix(".json.gz")) > Version(0, 3, 0):
+        assert result.exit_code == 0
+        return
     assert result.exit_code == 2
     assert "a journal of format 1: dra-reconciler 0.3.0 reads it" in " ".join(result.output.split())
 
