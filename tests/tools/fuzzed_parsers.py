@@ -15,7 +15,7 @@ from reconciler.api.objects.selectors import NodeSelector
 from reconciler.api.objects.semver import Semver
 from reconciler.api.validation.fields import WrongType
 from reconciler.api.validation.kinds import Review, ServedKind
-from reconciler.api.validation.served_kinds import POD_GROUP, TAINT_RULE, WORKLOAD
+from reconciler.api.validation.served_kinds import COMPOSITE_GROUP, POD_GROUP, TAINT_RULE, WORKLOAD
 from reconciler.api.versions.extensions import ANNOTATION
 from reconciler.api.versions.reading import is_ours, read, to_v1
 from reconciler.cel.program import compile_selector
@@ -138,6 +138,9 @@ PARSERS = {
     "a node selector": Parser(_selector, (ValueError, RecursionError, Rejected)),
     "a manifest": Parser(_manifest, (Malformed,)),
     "the spec of a PodGroup": Parser(partial(_written, POD_GROUP), (ValueError, RecursionError)),
+    "the spec of a CompositePodGroup": Parser(
+        partial(_written, COMPOSITE_GROUP), (ValueError, RecursionError)
+    ),
     "the spec of a Workload": Parser(partial(_written, WORKLOAD), (ValueError, RecursionError)),
     "the spec of a taint rule": Parser(partial(_written, TAINT_RULE), (ValueError, RecursionError)),
     "a shard": Parser(parse_shard, (Rejected,)),

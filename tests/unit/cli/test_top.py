@@ -306,6 +306,14 @@ def test_allocate_places_a_gang_in_one_domain_with_one_claim_for_the_group():
     assert output.count("default/pair-channel") == 1
 
 
+def test_allocate_places_a_tree_in_one_block():
+    code, output = run("allocate", "-f", str(EXAMPLE.with_name("gang-tree.yaml")))
+    assert code == 0
+    assert "gang default/train: 4 pods placed, all in example.com/block=b2" in output
+    code, output = run("top", "--gangs", "-f", str(EXAMPLE.with_name("gang-tree.yaml")))
+    assert (code, "can be placed now" in output) == (0, True)
+
+
 def test_allocate_gives_nothing_to_a_gang_that_does_not_fit(tmp_path: Path):
     _, output = run("allocate", "-f", too_large(tmp_path))
     assert "0 claims allocated, 2 pending" in output
