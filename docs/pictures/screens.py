@@ -59,8 +59,7 @@ def main(folder: Path, names: list[str]) -> None:
 def demo(browser: webdriver.Chrome, folder: Path, _place: Path) -> None:
     """The page of the demonstration: wide, dark, and as wide as a phone."""
     with serving(DEMO) as url:
-        browser.get(url)
-        WebDriverWait(browser, SECONDS).until(lambda seen: seen.execute_script(READY, PENDING))
+        WebDriverWait(browser, SECONDS).until(lambda seen: _answers(seen, url, READY, PENDING))
         views = (("demo", DESK, "light"), ("demo-dark", DESK, "dark"), ("demo-phone", PHONE, "light"))
         for name, width, theme in views:
             _media(browser, theme)
@@ -84,8 +83,8 @@ def _fleet(
     manifests = place / f"{name}.json"
     fleets.write(manifests, nodes, pending)
     with serving(str(manifests)) as url:
-        browser.get(url)
-        WebDriverWait(browser, SECONDS, 2).until(lambda seen: _is_settled(seen, url, pending))
+        settled = f"{pending} claims are pending"
+        WebDriverWait(browser, SECONDS, 2).until(lambda seen: _answers(seen, url, SETTLED, settled))
         for path, suffix, width, theme in (
             ("", "", DESK, "light"),
             ("", "-dark", DESK, "dark"),
@@ -98,11 +97,12 @@ def _fleet(
         _media(browser, "light")
 
 
-def _is_settled(browser: webdriver.Chrome, url: str, pending: int) -> bool:
-    if not browser.find_elements("id", "live"):  # a busy server did not answer in time
+def _answers(browser: webdriver.Chrome, url: str, script: str, given: object) -> bool:
+    """Whether a script is true of the page, which is opened if it is not."""
+    if not browser.find_elements("id", "live"):
         browser.get(url)
         return False
-    return bool(browser.execute_script(SETTLED, f"{pending} claims are pending"))
+    return bool(browser.execute_script(script, given))
 
 
 def terminal(browser: webdriver.Chrome, folder: Path, place: Path) -> None:

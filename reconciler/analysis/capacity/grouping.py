@@ -33,7 +33,7 @@ class Groups(Struct, frozen=True, eq=False):
     """The groups of a fleet."""
 
     names: tuple[str, ...]
-    """Sorted; devices without a model, a single node or its label are in the group with an empty name"""
+    """Sorted; devices without a model, a single node or its label are in the first one, with an empty name"""
     of: Rows
     """(D,) position in `names`"""
 
@@ -88,12 +88,14 @@ def chosen(wanted: str, topology: Topology) -> str:
     return wanted if wanted in found else max(fit, key=found.__getitem__, default="driver")
 
 
-def of_sets(of_device: Rows, fleet: Fleet) -> Rows:
-    """(S,) the group of each counter set: that of the devices (D,) that draw from it."""
-    of = np.zeros(len(fleet.totals), dtype=np.intp)
-    for sets in fleet.sets.T:
-        rows = np.flatnonzero(sets >= 0)
-        of[sets[rows]] = of_device[rows]
+def of_sets(of_device: Rows, fleet: Fleet, *, mixed: int = 0) -> Rows:
+    """(S,) the group of each counter set: that of the devices (D,) that draw from it; else `mixed`."""
+    of = np.full(len(fleet.totals), mixed, dtype=np.intp)
+    drawn = [(np.flatnonzero(sets >= 0), sets[sets >= 0]) for sets in fleet.sets.T]
+    for rows, sets in drawn:
+        of[sets] = of_device[rows]
+    for rows, sets in drawn:
+        of[sets[of[sets] != of_device[rows]]] = mixed
     return of
 
 
@@ -102,7 +104,7 @@ def _named(codes: Codes, values: Sequence[str]) -> Groups:
     named = [*values, ""]  # the last one is for code -1
     there = np.zeros(len(named), dtype=np.bool_)
     there[codes] = True
-    names = sorted({named[code] for code in np.flatnonzero(there).tolist()})
+    names = sorted({"", *(named[code] for code in np.flatnonzero(there).tolist())})
     place = {name: at for at, name in enumerate(names)}
     return Groups(tuple(names), np.array([place.get(name, 0) for name in named], dtype=np.intp)[codes])
 

@@ -139,12 +139,12 @@ def node_list(query: Query, snapshot: Snapshot, charts: Charts, sources: Sources
     place = np.array([*(position.get(name, size) for name in fleet.vocabulary.nodes.values), size])
     node_of = place[fleet.codes["node"]]
     used, counted = use_of(snapshot), offered(snapshot.topology)
-    of_physical = used.of(of_sets(node_of, fleet), node_of)
+    of_physical = used.of(of_sets(node_of, fleet, mixed=size), node_of)
     use, count = (np.bincount(of_physical, weights=one, minlength=size + 1) for one in (used.use, None))
     mean = np.divide(use, count, out=np.full(size + 1, -1.0), where=count > 0)
     devices = np.bincount(node_of[counted], minlength=size + 1)
     held = np.bincount(node_of[counted & (occupancy.held | occupancy.sharing)], minlength=size + 1)
-    found = troubles(snapshot, used, node_of, size + 1)
+    found = troubles(snapshot, used, node_of, size + 1, mixed=size)
     wanted = np.ones(size, dtype=np.bool_)
     if query.node:
         wanted[:] = False

@@ -58,10 +58,14 @@ class Troubles(NamedTuple):
         return "; ".join(told)
 
 
-def troubles(snapshot: Snapshot, used: PhysicalUse, of_device: Rows, size: int) -> Troubles:
-    """The trouble of each group; `of_device` (D,) is the group of each device, below `size`."""
+def troubles(
+    snapshot: Snapshot, used: PhysicalUse, of_device: Rows, size: int, *, mixed: int = 0
+) -> Troubles:
+    """The trouble of each group; `of_device` (D,) is the group of each device, below `size`. Counter sets of
+    devices of several groups are in the group `mixed`.
+    """
     fleet, topology = snapshot.fleet, snapshot.topology
-    of_set = of_sets(of_device, fleet)
+    of_set = of_sets(of_device, fleet, mixed=mixed)
     over = (snapshot.occupancy.left < 0).any(axis=1)
     broken = fleet.start[[at for at in readiness(topology).problems if fleet.pools[at].size]]
     tainted = offered(topology) & tainted_devices(fleet, topology.rules)
