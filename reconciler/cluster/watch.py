@@ -34,9 +34,9 @@ UNSHOWN_SECONDS = 600.0
 """Time without an event or bookmark after which the kind is listed again: a server that was restored from a
 backup says nothing about a version that it does not have yet"""
 
-OLD_LISTINGS = 4
+OLD_LISTINGS = 8
 """Lists in a row that are older than what was seen, and are asked for again: a cache on the way may be
-behind, and what it lacks would be given twice. If they stay old, the server was restored from a backup."""
+behind, and what it lacks would be given twice. Old for a minute or two: the server was restored."""
 
 FAILURES_SURVIVED = 5
 """Failures in a row after which the kind is listed again: a server restored from a backup may not know the

@@ -215,7 +215,7 @@ async def test_old_listings():
 
 
 @pytest.mark.parametrize(
-    ("faults", "most"), [(Faults(), 120), (Faults(bookmarks=False, watch_seconds=30.0), 700)]
+    ("faults", "most"), [(Faults(), 240), (Faults(bookmarks=False, watch_seconds=30.0), 900)]
 )
 async def test_versions_that_go_back(faults: Faults, most: float):
     """The server is restored from a backup: versions go back, some claims are gone, others not allocated"""
