@@ -286,6 +286,10 @@ class Settings(BaseSettings):
     """Most evictions in a minute, and ten times as many in an hour: a mistake in a PriorityClass should not
     empty a cluster."""
 
+    eviction_request_seconds: Annotated[float, ADVANCED] = Field(default=0.0, ge=0, lt=300)
+    """How long others get to end a pod gracefully before it is evicted, by EvictionRequests: a preview, which
+    servers have as an alpha feature of 1.37. 0 asks nobody."""
+
     held_room_config_map: ConfigMapName | None = None
     """Existing ConfigMap in which the leader writes which room is held for what. Commands such as `explain`
     read it, and the next leader takes the room over. With shards, each needs its own. None: held room is

@@ -18,7 +18,7 @@ from reconciler.app.moving import MovePlanner
 from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import Right, missing_rights
 from reconciler.cluster.kinds import BUDGET
-from reconciler.cluster.pod_writer import Evictions
+from reconciler.cluster.pod_writer import EVICTION_REQUEST, EvictionRequests, Evictions
 from reconciler.cluster.watch import follow
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.held_room import HeldRoomKeeper
@@ -39,6 +39,10 @@ log = structlog.get_logger()
 
 TO_PLAN = (Right("list", BUDGET.plural, BUDGET.group), Right("watch", BUDGET.plural, BUDGET.group))
 TO_EVICT = (Right("create", "pods/eviction"),)
+TO_ASK = tuple(
+    Right(verb, EVICTION_REQUEST.plural, EVICTION_REQUEST.group)
+    for verb in ("create", "get", "list", "delete")
+)
 TO_HINT = (Right("patch", "pods/status"),)
 ASK_AGAIN = 5.0
 """Seconds until rights are asked for again after a failure"""
@@ -53,9 +57,10 @@ async def check_rights(settings: Settings, client: Client) -> None:
     """
     if settings.mode == "shadow":
         return
+    asks = TO_ASK if settings.eviction_request_seconds else ()
     room: list[Right] = [] if settings.preemption == "off" else [*TO_PLAN]
-    room += [*TO_EVICT, *TO_HINT] if settings.preemption == "evict" else []
-    moves: list[Right] = [*TO_PLAN, *TO_EVICT] if settings.rebalance == "evict" else []
+    room += [*TO_EVICT, *TO_HINT, *asks] if settings.preemption == "evict" else []
+    moves: list[Right] = [*TO_PLAN, *TO_EVICT, *asks] if settings.rebalance == "evict" else []
     for name, value, needed in (
         ("preemption", settings.preemption, room),
         ("rebalance", settings.rebalance, moves),
@@ -108,7 +113,15 @@ def evicting(
     means = Means(
         core.intake,
         budgets,
-        Evictor(evictions, rates, core.intake.pause, clock=base.clock, report=report),
+        Evictor(
+            evictions,
+            rates,
+            core.intake.pause,
+            clock=base.clock,
+            report=report,
+            requests=EvictionRequests(client) if settings.eviction_request_seconds else None,
+            patience=settings.eviction_request_seconds,
+        ),
         Turns(),
         leads=lambda: leads() and core.fence.up.is_set(),
         clock=base.clock,

@@ -5,14 +5,17 @@ PodDisruptionBudgets hold (MAKE-9); no pod is ever deleted otherwise. Nothing is
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from reconciler.api.objects.core import GATE, Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.versions.reading import read
+from reconciler.api.versions.shapes import mapping, mappings
 from reconciler.cluster.client import JSON, Client, Raw
+from reconciler.cluster.discovery import serves
 from reconciler.cluster.kinds import POD, Resource, Served
-from reconciler.errors import Gone, Inconsistent, Malformed, Undecided
+from reconciler.errors import Conflict, Gone, Inconsistent, Malformed, Undecided
 
 
 class PodWriter:
@@ -116,6 +119,66 @@ class Evictions:
             "status": {"nominatedNodeName": node or None},
         }
         return _answer(await self._client.patch(POD, pod.key, patch, subresource="status"))
+
+
+EVICTION_REQUEST = Resource(
+    "EvictionRequest", "lifecycle.k8s.io", "v1alpha1", "evictionrequests", namespaced=True
+)
+REQUESTER = "dra-reconciler.io/relocation"
+
+
+class EvictionRequests:
+    """Asks those who can end a pod gracefully, before it is evicted. Source: EVR-1 to EVR-3; a preview.
+
+    Raises the errors of `Client`.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._served: bool | None = None
+
+    async def ask(self, pod: ObjectKey, uid: str) -> bool:
+        """Ask, if that was not done before. False if it is in vain: the server has no such requests, or says
+        that nobody deals with this one.
+        """
+        if self._served is None:
+            self._served = await serves(self._client, EVICTION_REQUEST)
+        if not self._served:
+            return False
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "uid": uid}
+        target = {"pod": {"name": pod.name, "uid": uid}}
+        body = {
+            "apiVersion": EVICTION_REQUEST.api_version,
+            "kind": EVICTION_REQUEST.kind,
+            "metadata": {"name": _request(uid), "namespace": pod.namespace, "ownerReferences": [owner]},
+            "spec": {"target": target, "requester": REQUESTER, "intent": "Eviction"},
+        }
+        try:
+            await self._client.create(EVICTION_REQUEST, body)
+        except Conflict:
+            asked = await self._client.get(EVICTION_REQUEST, ObjectKey(pod.namespace, _request(uid)))
+            conditions = mappings(mapping(asked.get("status")).get("conditions"))
+            return not any(one.get("type") == "Failed" and one.get("status") == "True" for one in conditions)
+        return True
+
+    async def withdraw(self, namespace: str, uid: str) -> None:
+        """Ask no more for the eviction of a pod: without the request it is canceled."""
+        with suppress(Gone):
+            await self._client.delete(EVICTION_REQUEST, ObjectKey(namespace, _request(uid)))
+
+    async def withdraw_all(self) -> None:
+        """Withdraw what an earlier process asked for."""
+        if not await serves(self._client, EVICTION_REQUEST):
+            return
+        for one in mappings((await self._client.fetch(EVICTION_REQUEST.everywhere)).get("items")):
+            spec = mapping(one.get("spec"))
+            if spec.get("requester") == REQUESTER:
+                uid = str(mapping(mapping(spec.get("target")).get("pod")).get("uid"))
+                await self.withdraw(str(one["metadata"]["namespace"]), uid)
+
+
+def _request(uid: str) -> str:
+    return f"dra-reconciler-{uid}"
 
 
 EVENT = Resource("Event", "events.k8s.io", "v1", "events", namespaced=True)

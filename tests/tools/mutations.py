@@ -49,7 +49,7 @@ def _counters() -> Family:
         {"name": "port", "counters": {"bandwidth": {"value": "100G", "requestPolicy": policy}}}
     ]
     draws = {"counterSet": "port", "counters": {"bandwidth": {"valueFrom": {"capacityName": "d/bandwidth"}}}}
-    devices = [device("A", consumesCounters=[draws]), device("B", consumesCounters=[copy.deepcopy(draws)])]
+    devices = [device("a", consumesCounters=[draws]), device("b", consumesCounters=[copy.deepcopy(draws)])]
     wanted = claim("c", request(capacity={"d/bandwidth": "2G"}))
     counters: Path = ("sharedCounters", 0, "counters")
     return Family(
@@ -69,7 +69,7 @@ def _affinity() -> Family:
         {"cel": {"subnet": 'object.kind == "NIC" ? object.subnet : ""'}},
         {"selector": {"cel": {"expression": "device.driver == 'd'"}}, "cel": {"vlan": "string(object.vlan)"}},
     ]
-    nic = device("A", allowMultipleAllocations=True)
+    nic = device("a", allowMultipleAllocations=True)
     parameters = {"kind": "NIC", "subnet": "a", "vlan": 7, "more": [{"a": None}]}
     config = [{"opaque": {"driver": "d", "parameters": parameters}}]
     return Family(
@@ -103,7 +103,7 @@ def _node_resources() -> Family:
             "overhead": {"perPod": "1Mi", "perContainer": "1Ki"},
         },
     }
-    made = device("A", capacity={"cpus": "8"}, allowMultipleAllocations=True, nodeAllocatableResources=uses)
+    made = device("a", capacity={"cpus": "8"}, allowMultipleAllocations=True, nodeAllocatableResources=uses)
     wanted = claim("c", request(capacity={"cpus": "2"}))
     return Family(
         (resource_slice("s", [made], nodeName="n"), wanted),
@@ -118,13 +118,13 @@ FAMILIES: Mapping[str, Family] = {
     "sharingAffinity": _affinity(),
 }
 
-NAMES = ("default/c", "request r", "pool d/p", "d/p/A", "d/p/x")
+NAMES = ("default/c", "request r", "pool d/p", "d/p/a", "d/p/x")
 """One of these is in the message of a refusal"""
 GOOD = (
     node("n"),
     device_class("any", "device.driver != 'good'"),
     device_class("good", "device.driver == 'good'"),
-    resource_slice("good", [device("G")], driver="good", pool="good", nodeName="n"),
+    resource_slice("good", [device("g")], driver="good", pool="good", nodeName="n"),
 )
 """What is not broken, with a claim that must get its device whatever else there is"""
 JUNK: tuple[Any, ...] = (

@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from reconciler.api.validation.devices import check_node_selector
-from reconciler.api.validation.fields import Cause, Field, size_of, time, time_in_micros
+from reconciler.api.validation.fields import Cause, Field, is_label_name, size_of, time, time_in_micros
 from reconciler.api.validation.kinds import Object, Review
 
 MAX_CONFIG_BYTES = 1024 * 1024
@@ -76,6 +76,24 @@ def check_lease(review: Review) -> list[Cause]:
         spec["leaseTransitions"].invalid("must be greater than or equal to 0")
     for key in ("acquireTime", "renewTime"):
         time_in_micros(spec[key])
+    return root.causes
+
+
+def check_eviction_request(review: Review) -> list[Cause]:
+    """EVR-4: the pod by name and uid, who asks, and whether they still do."""
+    root = Field(review.new)
+    spec = root["spec"]
+    pod, requester = spec["target"]["pod"], spec["requester"]
+    for part in (pod["name"], pod["uid"], requester):
+        if not part.text():
+            part.required()
+    if requester.text() and not ("/" in requester.text() and is_label_name(requester.text())):
+        requester.invalid("must be a domain-prefixed key, such as acme.io/foo")
+    spec["intent"].one_of(("Eviction", "Withdrawn"))
+    before = Field(review.old)["spec"] if review.old is not None else spec
+    for key in ("target", "requester"):
+        if before[key].value != spec[key].value:
+            spec[key].invalid("field is immutable")
     return root.causes
 
 

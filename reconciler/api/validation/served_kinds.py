@@ -140,6 +140,12 @@ LEASE: Final = _kind(
     description="Who holds a role, such as leader, and until when.",
     unconditional=False, columns=columns.LEASE, validate=core.check_lease,
 )  # fmt: skip
+EVICTION_REQUEST: Final = _kind(
+    "EvictionRequest.lifecycle.k8s.io",
+    description="Somebody wants a pod to be evicted, and asks those who can end it gracefully.",
+    has_status=True, counts_generations=True, strategic=_CONDITIONED, columns=columns.NAMED,
+    validate=core.check_eviction_request,
+)  # fmt: skip
 CLAIM: Final = _kind(
     "ResourceClaim",
     description="A request for devices, and in its status the devices that are allocated.",
@@ -267,7 +273,7 @@ VOLUME_ATTACHMENT: Final = _kind(
 )  # fmt: skip
 
 BUILTIN: Final = (
-    NAMESPACE, NODE, POD, SERVICE, CONFIG_MAP, EVENT_KIND, LEASE,
+    NAMESPACE, NODE, POD, SERVICE, CONFIG_MAP, EVENT_KIND, LEASE, EVICTION_REQUEST,
     CLAIM, TEMPLATE, DEVICE_CLASS, SLICE, TAINT_RULE, COSCHEDULING_GROUP, POD_GROUP, COMPOSITE_GROUP,
     WORKLOAD, BUDGET, POD_TEMPLATE,
     PERSISTENT_VOLUME, VOLUME_CLAIM, STORAGE_CLASS, CSI_NODE, CSI_DRIVER, STORAGE_CAPACITY, VOLUME_ATTACHMENT,

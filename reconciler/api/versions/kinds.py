@@ -162,5 +162,6 @@ for _kind in (
     Kind("", _V1, name="Event", in_files=False),
     Kind("", _V1, name="PodTemplate", in_files=False),
     Kind("coordination.k8s.io", _V1, name="Lease", in_files=False),
+    Kind("lifecycle.k8s.io", ("v1alpha1",), name="EvictionRequest", in_files=False, since={"v1alpha1": 37}),
 ):
     _add(_kind)

@@ -13,13 +13,13 @@ import structlog
 from reconciler.api.objects.changes import Changed, Notice, Refused, Removed, Replaced
 from reconciler.api.objects.core import PodDisruptionBudget
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.cluster.pod_writer import Evictions
+from reconciler.cluster.pod_writer import EvictionRequests, Evictions
 from reconciler.control.audit import written_by_us
 from reconciler.control.decisions.declaration import Decision, Report
 from reconciler.control.ownership import Ownership
 from reconciler.control.relocation.ground import Victim
 from reconciler.control.waiting import Pause
-from reconciler.errors import Gone, Paused, Protected, Retry, Undecided
+from reconciler.errors import Gone, Paused, Protected, ReconcilerError, Retry, Undecided
 from reconciler.ha.shard import Side
 from reconciler.state.store import Store
 
@@ -127,8 +127,12 @@ class Evictor:
         *,
         clock: Callable[[], float],
         report: Report,
+        requests: EvictionRequests | None = None,
+        patience: float = 0.0,
     ) -> None:
-        """`clock` is that of the loop; `report` gets every eviction that was granted."""
+        """`clock` is that of the loop; `report` gets every eviction that was granted. With `requests`, others
+        get `patience` seconds to end a pod before it is evicted.
+        """
         self._evictions = evictions
         self._rates = rates
         self._pause = pause
@@ -138,6 +142,11 @@ class Evictor:
         """Uid of a pod, and how often in a row it could not be evicted"""
         self._unanswered: tuple[str, Decision] | None = None
         """Uid of the pod whose eviction had no answer last, and what to report if it was granted"""
+        self._requests, self._patience = requests, patience
+        self._asked: dict[str, tuple[str, float]] = {}
+        """Uid -> namespace, and when others were asked to end the pod"""
+        self._old = requests is not None
+        """Whether an earlier process may have asked"""
 
     def wait(self) -> float:
         """Seconds until the rates allow another eviction; 0 if they do."""
@@ -151,6 +160,8 @@ class Evictor:
         """
         try:
             self._pause.check()
+            if (wait := await self._ask(victim, granted)) > 0:
+                return wait
             await self._evictions.evict(victim.key, victim.uid)
         except Paused:
             return PAUSED
@@ -170,6 +181,33 @@ class Evictor:
         self._unanswered = None
         self._report(granted)
         return None
+
+    async def _ask(self, victim: Victim, granted: Decision) -> float:
+        """Seconds to wait for others who may end a pod; 0 if it is to be evicted now (EVR-1)."""
+        now = self._clock()
+        _, since = self._asked.get(victim.uid, ("", now))
+        if self._requests is None or now - since >= self._patience:
+            return 0.0
+        if not await self._requests.ask(victim.key, victim.uid):
+            return 0.0
+        self._asked[victim.uid] = victim.key.namespace, since
+        self._unanswered = victim.uid, granted  # if it leaves now, it does so because it was asked
+        return min(AGAIN, since + self._patience - now)
+
+    async def withdraw(self) -> None:
+        """Ask for no eviction any more: no plan is carried out (EVR-2). What fails is tried again later."""
+        if self._requests is None:
+            return
+        try:
+            if self._old:
+                await self._requests.withdraw_all()
+                self._old = False
+            while self._asked:
+                uid, (namespace, _) = next(iter(self._asked.items()))
+                await self._requests.withdraw(namespace, uid)
+                del self._asked[uid]
+        except ReconcilerError as exc:
+            log.info("eviction requests not withdrawn yet", error=str(exc))
 
     def leaves(self, victim: Victim) -> None:
         """Report an eviction that had no answer as granted: the pod leaves, or is gone."""
@@ -219,6 +257,11 @@ class Turns:
         self._asked.discard(purpose)
         if self._holder is purpose:
             self._holder = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether no plan is carried out."""
+        return self._holder is None
 
     def yields(self, purpose: Purpose) -> bool:
         """Whether something more important waits for its turn, or has it."""

@@ -85,6 +85,8 @@ class Relocator:
                 began = self._clock()
                 try:
                     await self._step()
+                    if self._means.turns.idle and self._means.leads():
+                        await self._means.evictor.withdraw()
                 except Closed:
                     return
                 except Inconsistent:

@@ -137,7 +137,8 @@ def test_no_role_reads_budgets_or_evicts_unless_that_is_asked_for(rebalance: str
 def test_moving_pods_needs_to_evict_them_to_read_budgets_and_nothing_more():
     made = rendered(rebalance="evict", rebalanceGoals=["a=2", "90%"], rebalanceNamespaces=["x"])
     role = made["ClusterRole", "dra-reconciler-rebalance"]
-    assert [rule["resources"] for rule in role["rules"]] == [["poddisruptionbudgets"], ["pods/eviction"]]
+    wanted = [["poddisruptionbudgets"], ["pods/eviction"], ["evictionrequests"]]
+    assert [rule["resources"] for rule in role["rules"]] == wanted
     (container,) = made["Deployment", "dra-reconciler"]["spec"]["template"]["spec"]["containers"]
     told = {one["name"]: one.get("value") for one in container["env"]}
     assert told["DRA_RECONCILER_REBALANCE"] == "evict"

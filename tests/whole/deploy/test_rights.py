@@ -21,6 +21,7 @@ from reconciler.control import demand
 from reconciler.control.decisions.allocating import Allocated, Compared, Freed, Ungated, WritesPaused
 from reconciler.control.decisions.every import Evicted, RoomPlanned
 from reconciler.control.relocation import rebalancer
+from reconciler.control.relocation.evictor import AGAIN
 from reconciler.control.relocation.moves import MovesAdvice, StandingAdvice
 from reconciler.embedded import serve
 from reconciler.errors import Undecided
@@ -244,6 +245,7 @@ async def test_the_rights_to_evict_are_enough_and_bound_for_that_alone(tmp_path:
         "preemption": "evict",
         "preempting_classes": {"urgent"},
         "eviction_cooldown_seconds": 0.0,
+        "eviction_request_seconds": 2.5 * AGAIN,  # asks more than once
     }
     async with running(found, tmp_path, rights, **flags) as there:
         await there.running.heard(Ungated)
@@ -253,6 +255,12 @@ async def test_the_rights_to_evict_are_enough_and_bound_for_that_alone(tmp_path:
         )
         found.load(claim("second"), high)
         await there.running.heard(Evicted)
+        found.api.delete(POD, "default", "high")  # so that the plan ends
+        async with asyncio.timeout(PATIENCE):
+            while not any(  # noqa: ASYNC110
+                one.verb == "delete" and one.resource == "evictionrequests" for _, one in rights.seen
+            ):
+                await asyncio.sleep(0.05)  # withdrawing sends no event
     assert api.refused == []
     assert {("pods", "status")} <= {(one.resource, one.subresource) for one in api.judged}
     assert rights.judge(whole=True) == []
