@@ -98,9 +98,12 @@ groups_of = Cache(_groups).of
 class Packings:
     """The largest packings of groups by their state. Bounded; the oldest go first."""
 
-    def __init__(self, kept: int) -> None:
-        self.kept = kept
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
         self._known: OrderedDict[object, list[tuple[int, ...]]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._known)
 
     def of(
         self, left: Sequence[int], draws: tuple[tuple[int, ...], ...], classes: tuple[int, ...]
@@ -113,7 +116,7 @@ class Packings:
             if found is None:
                 found = [tuple(np.bincount(classes).tolist())]
             self._known[key] = found
-            if len(self._known) > self.kept:
+            if len(self._known) > self.limit:
                 self._known.popitem(last=False)
         else:
             self._known.move_to_end(key)

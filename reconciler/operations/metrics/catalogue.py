@@ -166,6 +166,12 @@ DROPPED_FIELDS = MetricSpec(
 )
 
 LOOP_LAG = MetricSpec("loop_lag_seconds", "histogram", "Delay of a timer of the event loop.", buckets=FINE)
+PROOF_STATES = MetricSpec(
+    "proof_states",
+    "gauge",
+    "States of GPUs whose fitting partitions are kept for proofs.",
+    (("part", "kept, or limit: how many are kept at most"),),
+)
 LEADER = MetricSpec(
     "leader",
     "gauge",
@@ -279,6 +285,7 @@ CATALOGUE = (
     DOCTOR, DOCTOR_ROUNDS, POLICY_CHOICES,
     POLICY_PLACES_LOST, DEMAND_SHAPES, TURNS,
     FAILURES, QUEUE, QUEUE_AGE, RETRIES, REQUESTS, REQUEST_SECONDS, WATCH_RESTARTS, LISTINGS, CACHE_AGE,
-    REFUSED_OBJECTS, DROPPED_FIELDS, LOOP_LAG, LEADER, RIVALS, DEVICES, COUNTER_CAPACITY, COUNTER_AVAILABLE,
+    REFUSED_OBJECTS, DROPPED_FIELDS, LOOP_LAG, PROOF_STATES, LEADER, RIVALS, DEVICES, COUNTER_CAPACITY,
+    COUNTER_AVAILABLE,
     PROFILE_FITS, PROFILE_FRAGMENTATION, STRANDED, CLAIMS, OLDEST_PENDING, SLICES, BUILD,
 )  # fmt: skip

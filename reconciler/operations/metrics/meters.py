@@ -19,6 +19,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from reconciler.allocation.dra.proof_tables import PACKINGS
 from reconciler.api.objects.plan import Reason
 from reconciler.control.decisions.declaration import Counted, Decision, MetricSpec
 from reconciler.control.decisions.every import DECISIONS
@@ -51,6 +52,10 @@ class Meters:
         self.listings = self._counter(of.LISTINGS)
         self.loop_lag = self._histogram(of.LOOP_LAG)
         self.build = Gauge(of.BUILD.full_name, of.BUILD.help, of.BUILD.label_names, registry=self.registry)
+        proof = of.PROOF_STATES
+        states = Gauge(proof.full_name, proof.help, proof.label_names, registry=self.registry)
+        states.labels("kept").set_function(lambda: len(PACKINGS))
+        states.labels("limit").set(PACKINGS.limit)
         for name in ("granted", "refused", "gave_up"):
             self.decision.labels(name)
 
