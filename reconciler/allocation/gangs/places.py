@@ -44,7 +44,9 @@ class Places:
         self._placement = Placement(trial.nodes, supposed=trial.supposed)
         snapshot = trial.snapshot
         self._size = len(snapshot.topology.order)
-        self.at_first = [self._possible(kind, snapshot) for kind in kinds]
+        first = {kind.like: kind for kind in reversed(kinds)}
+        of_like = {like: self._possible(kind, snapshot) for like, kind in first.items()}
+        self.at_first = [of_like[kind.like] for kind in kinds]
         """(N,) of each kind: nodes that its members may use, wherever the others are"""
 
     def now(self, kind: Kind, member: int, allocated: Sequence[Plan], snapshot: Snapshot) -> Mask:
