@@ -242,7 +242,7 @@ def test_the_list_of_commands_is_in_groups():
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_leaves_out_advanced_options_and_help_all_shows_all(name: str):
-    params = [one for one in command_of(name).params if isinstance(one, click.Option)]
+    params = [one for one in command_of(name).params if isinstance(one, click.Option) and not one.hidden]
     advanced = {one.opts[-1] for one in params if isinstance(one, AdvancedOption)}
     every = {one.opts[-1] for one in params} | {"--help"}
     assert flags(shown(name, "--help")) & every == every - advanced
@@ -253,7 +253,7 @@ def test_help_leaves_out_advanced_options_and_help_all_shows_all(name: str):
 
 @pytest.mark.parametrize("name", ["run", "allocate", "explain", "whatif"])
 def test_engine_options_are_advanced(name: str):
-    engine = {"--policy", "--policy-seed", "--steps", "--semantics", "--feature-gates", "--group-mode"}
+    engine = {"--policy", "--steps", "--semantics", "--feature-gates", "--group-mode"}
     advanced = {one.opts[-1] for one in command_of(name).params if isinstance(one, AdvancedOption)}
     assert engine | {"--exclusion-scope"} <= advanced
 
@@ -261,6 +261,13 @@ def test_engine_options_are_advanced(name: str):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_is_short(name: str):
     assert len(shown(name, "--help").splitlines()) <= 75
+
+
+@pytest.mark.parametrize("flag", ["--log-format=json", "--no-earlier-leader", "--policy-seed=1", "--traces"])
+def test_a_flag_of_run_that_was_removed_says_what_to_do(flag: str):
+    done = CliRunner().invoke(main, ["run", flag])
+    assert done.exit_code == 2
+    assert f"{flag.partition('=')[0]} was removed in 0.4.0: " in done.output
 
 
 def test_help_of_run_fits_60_lines():

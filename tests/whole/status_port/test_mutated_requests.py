@@ -49,7 +49,7 @@ async def test_mutated_requests_do_no_harm(tmp_path: Path):
     number = 200_000 if os.environ.get("SIZE") == "full" else 400
     (tmp_path / "token").write_text(TOKEN)
     cluster = Cluster([device_class(), node("a"), devices("a", "d0", "d1")])
-    async with watched(cluster, status_fit=True, status_token_file=tmp_path / "token") as seen:
+    async with watched(cluster, status_what_if=True, status_token_file=tmp_path / "token") as seen:
         host, port = urlsplit(seen.url).hostname, urlsplit(seen.url).port
 
         async def send(seeds: range) -> None:
