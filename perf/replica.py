@@ -169,7 +169,7 @@ async def replica(reach: Reach, settings: Mapping[str, str]) -> AsyncIterator[Re
     """Run one beside the block, which ends by SIGTERM. `settings` are named as in a file with settings."""
     where = [word for name, value in reach.items() for word in (f"--{name}", str(value))]
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "reconciler", "run", "--log-format", "json", *where),
+        *(sys.executable, "-m", "reconciler", "run", *where),
         cwd=ROOT,
         env={**os.environ, **{f"DRA_RECONCILER_{name.upper()}": value for name, value in settings.items()}},
         stdin=asyncio.subprocess.DEVNULL,

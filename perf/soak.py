@@ -85,7 +85,7 @@ class Replica:
             "own_drivers": f"{mig.DRIVER},{gpus.DRIVER},{SCARCE}", "koordinator": "true",
             "leader_elect": "true",
             "preemption": "evict", "preempting_classes": "high", "journal": str(self.journal),
-            "log_format": "json", "doctor_seconds": "0", "events": "false",
+            "doctor_seconds": "0", "events": "false",
         }  # fmt: skip
         self.url = ""
 

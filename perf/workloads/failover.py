@@ -72,9 +72,9 @@ async def _failover(size: Size, progress: Progress) -> Outcome:
 
 
 def _settings(size: Size) -> Mapping[str, str]:
-    seconds = {f"{name}_seconds": f"{size[name] / 1000:g}" for name in ("lease", "renew", "retry", "write")}
     return {
-        **seconds, "leader_elect": "true", "lease_namespace": NAMESPACE, "own_drivers": mig.DRIVER,
+        "lease_seconds": f"{size['lease'] / 1000:g}", "leader_elect": "true",
+        "lease_namespace": NAMESPACE, "own_drivers": mig.DRIVER,
     }  # fmt: skip
 
 
@@ -125,8 +125,8 @@ async def _check(made: Cluster, claims: int) -> None:
         raise Wrong("a device was given out twice")
 
 
-_DEFAULTS = {"lease": 15_000, "renew": 10_000, "retry": 2_000, "write": 10_000}
-"""Milliseconds, as the settings have them"""
+_DEFAULTS = {"lease": 15_000}
+"""Milliseconds, as the setting has it"""
 
 WORKLOADS = [
     Workload(
@@ -142,9 +142,6 @@ WORKLOADS = [
             "held": 2,
             "signal": signal.SIGKILL.value,
             "lease": 2_000,
-            "renew": 1_500,
-            "retry": 100,
-            "write": 500,
         },
         repeats=5,
     ),
