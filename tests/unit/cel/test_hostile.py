@@ -17,7 +17,7 @@ from tests.tools.cel_rows import masked, plain, rows_of
 from tests.tools.checkout import ROOT
 
 DEVICE = DeviceView(driver="d.io", attributes={"d.io": {"text": "ab" * 32, "n": 1}})
-SECONDS = 10.0
+SECONDS = 60.0
 """Of processor time. Generous: a stall takes minutes or forever."""
 
 

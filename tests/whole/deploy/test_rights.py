@@ -281,6 +281,9 @@ async def test_plans_that_are_shown_need_to_read_budgets_and_nothing_more(tmp_pa
         )
         found.load(claim("second"), pod("high", "second", priority=1, priorityClassName="urgent"))
         await there.running.heard(RoomPlanned)
+        async with asyncio.timeout(PATIENCE):  # the first plan may come before the watch of budgets
+            while not any(mode == "advise" and one.verb == "watch" for mode, one in rights.seen):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
     assert api.refused == []
     assert rights.judge(whole=False) == []
     needed = {deployed_rights.right(one) for mode, one in rights.seen if mode == "advise"}

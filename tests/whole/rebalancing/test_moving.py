@@ -325,7 +325,7 @@ async def test_advice_is_on_by_default_and_on_the_page():
     async with watched(
         scattered_before(), rebalance_goals="whole=2", rebalance_calm_seconds=0.05, embedded=True
     ) as seen:
-        (planned,) = await seen.heard(MovesPlanned, 1)
+        *_, planned = await seen.heard(MovesPlanned, 1)
         advised = await seen.value("dra_reconciler_moves_advised", goal="whole=2")
         page, status = (await seen.get("/")).text, (await seen.get("/statusz")).text
     assert not planned.acts
