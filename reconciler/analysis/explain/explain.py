@@ -152,12 +152,14 @@ def _with_joint_limit(
         return miss
     here = conflict if len(reach.names) == 1 else relaxation.conflict(conflict, miss.node)
     found = relaxation.largest_count(here, miss.node)
-    *names, last = [*(name for _, name in here.requests), *(text for _, text in relaxation.described(here))]
-    if not names:
-        if found is None:
-            return miss
+    constraints = [text for _, text in relaxation.described(here)]
+    *names, last = [*(name for _, name in here.requests), *constraints]
+    if found is not None and len(here.requests) == 1:
         name, have, wanted = found
-        return replace(miss, together=f"{have} of {wanted} devices for request {name} fit together")
+        rest = f" with {' and '.join(constraints)}" if constraints else ""
+        return replace(miss, together=f"{have} of {wanted} devices for request {name} fit together{rest}")
+    if not names:
+        return miss
     together = f"{', '.join(names)} and {last} cannot hold together"
     if found is not None:
         name, have, wanted = found
