@@ -373,20 +373,17 @@ class Settings(BaseSettings):
     @property
     def retry_seconds(self) -> float:
         """Interval between two attempts to renew the Lease; a standby looks twice as often."""
-        return self.fixed.retry_seconds or self.lease_seconds * 2 / 15
+        return self.fixed.retry_seconds or self.lease_seconds / (10 if self.lease_seconds < 15 else 7.5)
 
     @property
     def write_seconds(self) -> float:
         """Timeout of a write. A successor waits for it, too, so a shorter Lease shortens it."""
-        return self.fixed.write_seconds or min(10.0, self.lease_seconds * 2 / 3)
+        return self.fixed.write_seconds or (self.lease_seconds / 2 if self.lease_seconds < 15 else 10.0)
 
 
 REMOVED: dict[str, str] = {
     **{name: f"it is always {value:g}" for name, value in Fixed()._asdict().items() if "hand" not in name},
-    **dict.fromkeys(
-        ("renew_seconds", "retry_seconds", "write_seconds"),
-        "it follows from --lease-duration",
-    ),
+    **dict.fromkeys(("renew_seconds", "retry_seconds", "write_seconds"), "it follows from --lease-duration"),
     "eviction_dry_run": "set preemption and rebalance to advise",
     "evictions_per_hour": "it is ten times evictions_per_minute",
     "insecure_skip_tls_verify": "write insecure-skip-tls-verify into the kubeconfig",

@@ -321,5 +321,5 @@ def test_the_duration_of_the_lease_decides_what_has_to_fit_into_it():
         return found.renew_seconds, found.retry_seconds, found.write_seconds
 
     assert durations() == durations(lease_seconds=15.0) == (10.0, 2.0, 10.0)
-    assert durations(lease_seconds="6") == (4.0, 0.8, 4.0)
+    assert durations(lease_seconds="6") == (4.0, 0.6, 3.0)
     assert durations(lease_seconds=60.0) == (40.0, 8.0, 10.0)
