@@ -259,9 +259,7 @@ def build_control(
     settler = Settler(intake, writer, reporter.report)
     host = Host(base, intake, pod_writer, ours, recorder, reporter.report)
     plugins = tuple([start(host) for start in starts])
-    hard = settings.keep_hard_questions
-    kept = {} if hard is None else {"gave_up": HardQuestions(Path(hard)).keep}
-    decider = Decider(ours, steps=settings.search_steps, **kept)
+    decider = _decider(settings, ours)
     claims = ClaimHandler(
         intake,
         planner,
@@ -295,6 +293,12 @@ def build_control(
         plugins=plugins,
         held_room=held_room,
     )
+
+
+def _decider(settings: Settings, ours: Ownership) -> Decider:
+    folder = settings.keep_hard_questions
+    kept = {} if folder is None else {"gave_up": HardQuestions(Path(folder)).keep}
+    return Decider(ours, steps=settings.search_steps, **kept)
 
 
 def recording(

@@ -34,7 +34,7 @@ MOVING = ("watch poddisruptionbudgets", "rebalance")
 WATCHES = [
     "watch nodes", "watch pods", "watch resourceslices", "watch resourceclaims", "watch deviceclasses",
     "watch devicetaintrules", "watch namespaces on demand", "watch podgroups.scheduling.k8s.io on demand",
-    "watch podgroups.scheduling.x-k8s.io on demand",
+    "watch compositepodgroups.scheduling.k8s.io on demand", "watch podgroups.scheduling.x-k8s.io on demand",
     "watch persistentvolumes on demand", "watch persistentvolumeclaims on demand",
     "watch storageclasses.storage.k8s.io on demand", "watch csinodes.storage.k8s.io on demand",
     "watch csidrivers.storage.k8s.io on demand", "watch csistoragecapacities.storage.k8s.io on demand",
