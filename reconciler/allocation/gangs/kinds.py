@@ -14,7 +14,7 @@ from reconciler.allocation.alignment.partitions import partitioned_requests
 from reconciler.allocation.alignment.preferences import alignments, has_preferences, preferences_of
 from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
-from reconciler.allocation.placement.placing import backed_resources
+from reconciler.allocation.placement.device_room import backed_resources
 from reconciler.allocation.placement.volumes import minds_other_pods
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.objects.claims import ResourceClaim

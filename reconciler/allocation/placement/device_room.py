@@ -3,10 +3,11 @@
 from collections.abc import Iterable
 
 from reconciler.allocation.dra.charging import Charging, uses_in
+from reconciler.api.migrate.special_claims import served_by_classes
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.semantics import NODE_ALLOCATABLE
+from reconciler.api.objects.semantics import EXTENDED_RESOURCES, NODE_ALLOCATABLE
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.nodes.room import DeviceShare
 from reconciler.state.nodes.table import Nodes
@@ -54,3 +55,9 @@ def charging_of(pod: Pod, held: Iterable[ResourceClaim], snapshot: Snapshot, nod
         {name: nodes.in_order(column, order) for name, column in offered.items()},
         {name: nodes.in_order(column, order) for name, column in free.items()},
     )
+
+
+def backed_resources(snapshot: Snapshot, pod: Pod) -> frozenset[str]:
+    """Resources of a pod that kube-scheduler turns into claims if a node does not offer them (EXT-1)."""
+    on = snapshot.rules.has(EXTENDED_RESOURCES)
+    return frozenset(served_by_classes(pod, snapshot.classes)) if on else frozenset()

@@ -1,6 +1,6 @@
 """The nodes on which a pod, or a claim without a pod, may be allocated: kube-scheduler can use them too.
 
-`filters.py` has the tests; pods that are nominated to nodes keep their places (`nominated.py`).
+`filters.py` has the tests; pods that are nominated to nodes keep their places (`other_pods.py`).
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ from kernels.domains import Counter, Even, Near
 from kernels.matching import Kind
 from kernels.types import Amounts, Mask
 from reconciler.allocation.dra.charging import Charging
-from reconciler.allocation.placement.device_room import charging_of, share_of_held
+from reconciler.allocation.placement.device_room import backed_resources, charging_of, share_of_held
 from reconciler.allocation.placement.filters import require_objects, tests_of
 from reconciler.allocation.placement.other_pods import (
     RESERVED,
@@ -31,26 +31,17 @@ from reconciler.allocation.placement.volumes import volume_supply
 from reconciler.allocation.policies.names import Weighing
 from reconciler.allocation.policies.policy import UNKNOWN_CORES, PodRoom
 from reconciler.allocation.policies.selection import Policies
-from reconciler.api.migrate.special_claims import served_by_classes
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan, Reason
 from reconciler.api.objects.selectors import NodeSelector
-from reconciler.api.objects.semantics import EXTENDED_RESOURCES
 from reconciler.errors import Rejected, Unlisted
 from reconciler.state.caches import Cache, share
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.snapshot import NodeSubset, Snapshot, Topology
 from reconciler.state.nodes.room import CPU, PODS, demand
 from reconciler.state.nodes.table import Nodes
-
-
-def backed_resources(snapshot: Snapshot, pod: Pod) -> frozenset[str]:
-    """Resources of a pod that kube-scheduler turns into claims if a node does not offer them (EXT-1)."""
-    on = snapshot.rules.has(EXTENDED_RESOURCES)
-    return frozenset(served_by_classes(pod, snapshot.classes)) if on else frozenset()
-
 
 NAMED = 3
 """At most so many for whom room is held are named in a reason"""

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import event, given
 
-from reconciler.allocation.placement.placing import backed_resources
+from reconciler.allocation.placement.device_room import backed_resources
 from reconciler.analysis.fitting.fitting import fit
 from reconciler.analysis.fitting.question import Seat, SetFit, question_in
 from reconciler.analysis.world import world_of
