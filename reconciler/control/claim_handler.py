@@ -1,6 +1,6 @@
 """Reconciles claims, and pods with claims: decides and writes their allocations."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 
@@ -219,13 +219,15 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         created = claim.metadata.created
         return None if created is None else max((self._now() - created).total_seconds(), 0.0)
 
-    async def make_room(self, refusal: ClaimRefusal, name: str) -> bool:
+    def make_room(self, refusal: ClaimRefusal, name: str) -> Callable[[], Awaitable[None]] | None:
         stuck = self._withdrawable(refusal.question) if refusal.why.room else []
+        return partial(self._withdraw, stuck, name) if stuck else None
+
+    async def _withdraw(self, stuck: Iterable[ResourceClaim], name: str) -> None:
         for claim in stuck:
             self._intake.observe(await self._writer.withdraw(claim))
             why = "the other claims of its pod do not fit on its node"
             self._report(Freed(claim.key, why, decision_id=name))
-        return bool(stuck)
 
     def _withdrawable(self, question: ClaimQuestion) -> list[ResourceClaim]:
         """Claims made for this pod alone that bind it to a node where its other claims do not fit.

@@ -130,9 +130,9 @@ class Handler(ABC, Generic[Q, G, R]):
         stay assumed, for `resolve`.
         """
 
-    async def make_room(self, refusal: R, name: str) -> bool:  # noqa: ARG002
-        """Free allocations that block the rest of the unit. Returns whether there were any."""
-        return False
+    def make_room(self, refusal: R, name: str) -> Callable[[], Awaitable[None]] | None:  # noqa: ARG002
+        """What frees allocations that block the rest of the unit; None if there are none."""
+        return None
 
     @abstractmethod
     def waits(self, refusal: R, name: str) -> Waits:

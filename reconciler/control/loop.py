@@ -17,7 +17,7 @@ from reconciler.control.handler import Act, Ask, Decided, G, Handler, Idle, Late
 from reconciler.control.inputs import Answered
 from reconciler.control.intake import Intake
 from reconciler.control.units import Kind, Unit
-from reconciler.control.waiting import Pending
+from reconciler.control.waiting import Pending, Wants
 from reconciler.errors import Conflict, Gone, Inconsistent, Paused, Rejected, Retry
 
 log = structlog.get_logger()
@@ -240,8 +240,7 @@ class Reconciler:
         if stuck.wants is None:
             self._stop_waiting(unit)
         else:
-            self._intake.waiting.add(unit, stuck.wants)
-            self._intake.put(unit, after=self._queue.failed(unit))
+            self._wait(unit, stuck.wants)
         if self.pending.note(unit, stuck.waits.reason, stuck.counted):
             self._reporter.report(stuck.waits)
 
@@ -278,7 +277,10 @@ class Reconciler:
             if self._intake.recorded:
                 self._intake.note(Answered(decided.name, one, handler.outcome(answer)))
             if isinstance(answer, Refused):
-                yield one, partial(self._refuse, handler, one, answer, decided.name, seconds)
+                make_room = handler.make_room(answer.refusal, decided.name)
+                if make_room is None:
+                    self._wait(one, answer.wants)
+                yield one, partial(self._refuse, handler, one, answer, decided.name, seconds, make_room)
                 continue
             self._intake.pause.check()
             handler.assume(answer.grant)
@@ -333,15 +335,27 @@ class Reconciler:
         return next((needs for needs in found if needs is not None), Idle())
 
     async def _refuse(
-        self, handler: Handler[Q, G, R], unit: Unit, refused: Refused[R], name: str, seconds: float
+        self,
+        handler: Handler[Q, G, R],
+        unit: Unit,
+        refused: Refused[R],
+        name: str,
+        seconds: float,
+        make_room: Finish | None,
     ) -> None:
-        """Free what blocks the unit, or keep it pending until a change wakes it or its back-off ends."""
+        """Free what blocks the unit, or say why it waits."""
         self._reporter.answered(name, refused.reason, seconds)
-        if await handler.make_room(refused.refusal, name):
-            return
-        self._intake.waiting.add(unit, refused.wants)
-        if self.pending.note(unit, refused.reason, refused.counted):
+        if make_room is not None:
+            await make_room()
+        elif self.pending.note(unit, refused.reason, refused.counted):
             self._reporter.report(handler.waits(refused.refusal, name))
+
+    def _wait(self, unit: Unit, wants: Wants) -> None:
+        """Let a unit wait until a change wakes it or its back-off ends.
+
+        Nothing is awaited between the decision and this: a change that it did not see must wake the unit.
+        """
+        self._intake.waiting.add(unit, wants)
         self._intake.put(unit, after=self._queue.failed(unit))
 
     def _requeue(self, unit: Unit, claims: Iterable[ObjectKey], after: float) -> float:

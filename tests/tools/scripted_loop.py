@@ -2,9 +2,10 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from reconciler.aio.queue import Queue
@@ -124,8 +125,8 @@ class Scripted(Handler[str, str, str]):
         happens()
         self.written.append(decided)
 
-    async def make_room(self, refusal: str, name: str) -> bool:  # noqa: ARG002
-        return _following(self.withdraws)
+    def make_room(self, refusal: str, name: str) -> Callable[[], Awaitable[None]] | None:  # noqa: ARG002
+        return partial(asyncio.sleep, 0) if _following(self.withdraws) else None
 
     def waits(self, refusal: str, name: str) -> Waits:
         return Waits((key("a"),), None, "DevicesInUse", refusal, decision_id=name)

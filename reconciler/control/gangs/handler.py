@@ -305,12 +305,10 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
         found = (allocation_of(self._store, key) for key in claims_of(pod)) if pod is not None else ()
         return any(it is not None and pinned_to(it.node_selector) for it in found)
 
-    async def make_room(self, refusal: GangRefusal, name: str) -> bool:  # noqa: ARG002
+    def make_room(self, refusal: GangRefusal, name: str) -> Callable[[], Awaitable[None]] | None:  # noqa: ARG002
         """Give back what was written: the rest does not fit beside it. All of it is decided afresh."""
         returned = refusal.solve.returned
-        if returned:
-            await self._writer.give_back(returned, refusal.why.message)
-        return bool(returned)
+        return partial(self._writer.give_back, returned, refusal.why.message) if returned else None
 
     def waits(self, refusal: GangRefusal, name: str) -> Waits:
         unit, why = _unit(refusal.solve), refusal.why

@@ -1,5 +1,6 @@
 """Protections of the reconciler, each broken on purpose: a simulation that misses one of them is too mild."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
@@ -163,6 +164,14 @@ def _old_wins(self: Any, unit: Any) -> None:
     self._intake.waiting.drop(unit)
 
 
+_wait = Reconciler._wait
+
+
+def _waits_later(self: Any, unit: Any, wants: Any) -> None:
+    """A refused unit is known to wait once its turn goes on: others may change the state before."""
+    asyncio.get_running_loop().call_soon(_wait, self, unit, wants)
+
+
 async def _at_once(_: Any) -> None:
     """What a watch has shown by now is taken for all there is."""
 
@@ -194,6 +203,7 @@ MUTANTS: dict[str, Mutant] = {
     "claims in use are freed": _swap(Planner, "_deleted", _frees_what_is_used),
     "nothing is fenced off at the start": _swap(Fence, "raise_", _no_fence),
     "refusals slow writes down": _swap(Reconciler, "_stop_waiting", _old_wins),
+    "who was just refused does not wait yet": _swap(Reconciler, "_wait", _waits_later),
     "a claim is its name": _swap(Store, "_put_claim", _puts_by_name),
     "gated pods are left to kube-scheduler": _swap(ReclaimedByScheduler, "_pod", _whoever_names_it),
     "gates go before pods name their claims": _swap(EarlyNames, "supposes", lambda *_: False),
@@ -376,6 +386,8 @@ TESTS: dict[str, str] = {
     "test_a_gang_that_a_predecessor_may_be_giving_back_is_fenced_off",
     "changes wake nobody": "tests/unit/control/test_loop.py::"
     "test_news_of_a_class_wakes_those_who_want_it_alone",
+    "who was just refused does not wait yet": "tests/unit/control/test_loop.py::"
+    "test_a_change_between_a_refusal_and_the_rest_of_its_turn_brings_one_turn_more[a new node]",
     "changes of claims do not wake gangs": "tests/unit/control/gangs/test_waking.py::"
     "test_a_claim_of_a_member_queues_its_gang",
     "pods are not pinned": "tests/whole/end_to_end/test_gangs.py::"

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 import pytest
 
@@ -176,6 +177,38 @@ async def test_news_of_a_class_wakes_those_who_want_it_alone():
         stage.news(device_class("gpu"))
         await asyncio.sleep(1)
     assert handler.times("decide") == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("change", "helps"),
+    [
+        pytest.param(lambda stage: remove(stage.intake, "ResourceClaim", "other"), True, id="a freed device"),
+        pytest.param(lambda stage: stage.news(node("m"), devices("m", "d0")), True, id="a new node"),
+        pytest.param(lambda stage: stage.news(device_class("gpu")), True, id="its class"),
+        pytest.param(lambda stage: stage.news(claim("b")), False, id="what it does not wait for"),
+    ],
+)
+async def test_a_change_between_a_refusal_and_the_rest_of_its_turn_brings_one_turn_more(
+    monkeypatch: pytest.MonkeyPatch, change: Callable[[Stage], object], *, helps: bool
+):
+    """The first refusal, of which nobody knew before. Refused again, it waits for the back-off."""
+    handler = Scripted(answers=[refused()])
+    stage = Stage(handler)
+    decide = Reconciler._decide_all
+
+    def overtaken(self: Reconciler) -> None:
+        decide(self)
+        if handler.done.count("decide") == 1:
+            change(stage)
+
+    monkeypatch.setattr(Reconciler, "_decide_all", overtaken)
+    stage.news(node("n"), devices("n", "d0"), device_class("gpu", driver="old"), FREE)
+    async with stage.at_work():
+        await asyncio.sleep(1)
+        handler.calls.clear()
+        stage.news(claim("a"))
+        await asyncio.sleep(BASE - 1)
+    assert handler.times("decide", claim_unit("a")) == ([1, 1] if helps else [1])
 
 
 async def test_refusals_do_not_slow_down_the_write_that_follows_them():
