@@ -153,11 +153,11 @@ class AdmissionChecker:
             while True:
                 await self._leads.wait()
                 self._woken.clear()
+                self._wake_ups.arm(SOONER)  # from now on: what changes during the round counts
                 left = SOONER
                 with self._failures.contained(JOB):
                     await self._round()
                     left = min(SOONER, self._next_retry())
-                self._wake_ups.arm(SOONER)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(max(left, 1.0)):
                         await self._woken.wait()

@@ -1,5 +1,6 @@
 """Workloads of Kueue are admitted when all their pods have room together, and wait or retry otherwise."""
 
+import asyncio
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,7 +10,7 @@ import yaml
 
 from reconciler.api.objects.core import WORKLOAD as MARK
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.validation.served_kinds import NAMESPACE, POD
+from reconciler.api.validation.served_kinds import NAMESPACE, NODE, POD
 from reconciler.cluster.client import Client
 from reconciler.cluster.transport import Lines, Request, Response, WatchRequest
 from reconciler.control.decisions.allocating import Ungated, Waits
@@ -21,6 +22,7 @@ from reconciler.control.decisions.every import (
 )
 from reconciler.errors import Rejected
 from reconciler.plugins.kueue import checker, questions
+from reconciler.plugins.kueue.checker import AdmissionChecker
 from reconciler.plugins.kueue.objects import ADMISSION_CHECK, CONTROLLER, WORKLOAD
 from reconciler.plugins.kueue.running import kinds_for_check
 from tests.tools.checkout import DOCS
@@ -126,6 +128,31 @@ async def test_a_long_search_runs_beside_the_loop(monkeypatch: pytest.MonkeyPatc
         await checked(running, "large", "Pending")
         await checked(running, "job", "Ready")
         assert len(running.of(Nominated)[0].devices) == 4
+
+
+async def test_room_that_comes_during_a_round_is_seen_by_the_next(monkeypatch: pytest.MonkeyPatch):
+    """Something else began that round."""
+    cluster = fleet(a=1)
+    cluster.load(node("other"))
+    whole = AdmissionChecker._round
+    clock = asyncio.get_running_loop().time
+    grown: list[float] = []
+
+    async def grow(self: AdmissionChecker) -> None:
+        await whole(self)
+        if not grown:
+            grown.append(clock())
+            cluster.load(node("b", kind="gpu", rack="b"), devices("b", "d0"))
+            await asyncio.sleep(1)
+
+    async with checking(cluster) as (running, _):
+        cluster.load(workload("job", 2))
+        await checked(running, "job", "Pending")
+        await asyncio.sleep(1)
+        monkeypatch.setattr(AdmissionChecker, "_round", grow)
+        cluster.api.update(NODE, "", "other", lambda shown: {**shown, "spec": {"unschedulable": True}})
+        await checked(running, "job", "Ready")
+        assert clock() < grown[0] + 5
 
 
 async def test_quota_for_fewer_pods_asks_for_fewer():
