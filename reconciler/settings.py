@@ -283,12 +283,11 @@ class Settings(BaseSettings):
     In all other namespaces only pods with the label `dra-reconciler.io/movable: "true"` are moved."""
 
     evictions_per_minute: int = Field(default=6, ge=1)
-    """Most evictions in a minute, and ten times as many in an hour: a mistake in a PriorityClass should not
-    empty a cluster."""
+    """Most evictions in a minute, and ten times as many in an hour."""
 
     eviction_request_seconds: Annotated[float, ADVANCED] = Field(default=0.0, ge=0, lt=300)
-    """How long others get to end a pod gracefully before it is evicted, by EvictionRequests: a preview, which
-    servers have as an alpha feature of 1.37. 0 asks nobody."""
+    """How long others get to end a pod gracefully before it is evicted, by EvictionRequests: a preview.
+    0 asks nobody."""
 
     held_room_config_map: ConfigMapName | None = None
     """Existing ConfigMap in which the leader writes which room is held for what. Commands such as `explain`

@@ -52,7 +52,7 @@ _LOGS = f"""\
 
 `dra-reconciler run` writes one JSON object per line to standard error, on a terminal
 short lines. The level is `info`, unless another is named here. A line of level `error` with `exception` is an
-internal error: please report it; allocation goes on. No line contains a token, a secret or the body of a
+internal error: please report it. No line contains a token, a secret or the body of a
 request. `dra-reconciler logs FILE` summarizes such lines.
 
 Every line has {", ".join(f"`{name}`" for name in COMMON)}.

@@ -130,7 +130,7 @@ REQUESTS = MetricSpec(
     "Completed requests to the API server, without watches.",
     (
         ("verb", "get, list, create, update, patch or delete"),
-        ("resource", "resource, with its subresource, such as resourceclaims/status"),
+        ("resource", "with its subresource, such as resourceclaims/status"),
         (
             "result",
             "ok, conflict, not_found, expired, denied, busy, rejected, server_error, unreachable (not sent), "
@@ -142,14 +142,14 @@ REQUEST_SECONDS = MetricSpec(
     "api_request_duration_seconds",
     "histogram",
     "Duration of requests to the API server, without watches.",
-    (("verb", "as for api_requests_total"), ("resource", "as for api_requests_total")),
+    (("verb", "verb"), ("resource", "resource")),
     COARSE,
 )
 WATCH_RESTARTS = MetricSpec(
     "watch_restarts_total",
     "counter",
     "Restarts of watches.",
-    (_KIND, ("reason", "how the previous watch ended: ended by its timeout, or failed")),
+    (_KIND, ("reason", "ended by its timeout, or failed")),
 )
 LISTINGS = MetricSpec("listings_total", "counter", "Lists of all objects of a kind.", (_KIND,))
 CACHE_AGE = MetricSpec(
