@@ -344,12 +344,6 @@ def _intake(
     )
 
 
-def _decider(settings: Settings, ours: Ownership) -> Decider:
-    hard = settings.keep_hard_questions
-    kept = {} if hard is None else {"gave_up": HardQuestions(Path(hard)).keep}
-    return Decider(ours, steps=settings.search_steps, **kept)
-
-
 def _fence(
     base: Foundation,
     intake: Intake,
