@@ -205,9 +205,13 @@ def sequence(size: Size, progress: Progress) -> Outcome:
     return Outcome([*rates, *_figures(cluster)])
 
 
+GROUPS = 8
+"""In a tree"""
+
+
 def tree(size: Size, progress: Progress) -> Outcome:
     """A tree of groups in an empty fleet; without room for one of its groups, if so asked."""
-    cluster, groups = Cluster.of(size), size["groups"]
+    cluster, groups = Cluster.of(size), GROUPS
     if size["case"] == 5:
         cluster.leave_groups(groups, size["pods"])
     for number in range(size["gangs"]):
@@ -239,7 +243,6 @@ WORKLOADS = [
             "a tree of 8 groups of 8 pods": {
                 **_FLEET,
                 "case": 4,
-                "groups": 8,
                 "pods": 8,
                 "gpus": 8,
                 "gangs": 40,
@@ -247,7 +250,6 @@ WORKLOADS = [
             "a tree impossible by one group": {
                 **_FLEET,
                 "case": 5,
-                "groups": 8,
                 "pods": 8,
                 "gpus": 8,
                 "gangs": 40,

@@ -5,9 +5,12 @@ Worlds are valid as far as the API server checks them.
 """
 
 from dataclasses import replace
+from random import Random
 
+from hypothesis import event
 from hypothesis import strategies as st
 
+from perf.fleets.hard import FAMILIES, SMALL, Scale, question
 from reconciler.api.objects.semantics import Semantics, with_exclusion_scopes, with_group_modes
 from tests.tools.allocation_world import NEW, OLD, World, without
 from tests.tools.builders import (
@@ -24,6 +27,7 @@ from tests.tools.builders import (
     selectors,
     wants,
 )
+from tests.tools.hard_twin import world_of
 from tests.tools.pool_strategies import NODES, ZONE, Dice, Draw, drawn_taint_rule, pool_count, pool_slices
 
 GROUP_MODES = (
@@ -309,3 +313,15 @@ def _wants(dice: Dice) -> Object:
         fields["capacity"] = {key: dice.one_of(AMOUNTS) for key in keys}
     count = None if dice.chance(30, "all") else dice.one_of((1, 1, 1, 2, 2, 3))
     return wants(count, **fields)
+
+
+TINY = Scale(gpus=(2, 3), requests=(1, 4), shapes=SMALL)
+
+
+@st.composite
+def hard_worlds(draw: st.DrawFn, scale: Scale = TINY) -> World:
+    """A question that is hard for its size (`perf.fleets.hard`)."""
+    rnd = Random(draw(st.integers(0, 2**32)))
+    family = draw(st.sampled_from(FAMILIES))
+    event(family)
+    return world_of(question(rnd, family, scale, draw(st.sampled_from((0.0, 0.5)))))

@@ -14,6 +14,8 @@ LIBRARY_FREE = ("kernels.", "reconciler.api.objects.semantics", "reconciler.cli.
 """Kernels know NumPy alone, and the help of a command imports no library"""
 DECLARED = ("reconciler.control.decisions.",)
 """Fields of decisions declare their log lines and metrics"""
+PUBLIC = ("reconciler.library.",)
+"""Users of the library know dataclasses, and data frames are made of them"""
 REPLACED = {
     "reconciler.analysis.sizing.answer.Group",
     "reconciler.allocation.policies.expected_fill.ExpectedFill",
@@ -35,7 +37,7 @@ def needs_dataclass(record: ast.ClassDef) -> bool:
 
 def slow_records(module: str, text: str) -> Iterator[str]:
     """The classes of a module that are dataclasses without need."""
-    if module.startswith((*LIBRARY_FREE, *DECLARED)):
+    if module.startswith((*LIBRARY_FREE, *DECLARED, *PUBLIC)):
         return
     if "dataclass" not in text and "value(" not in text:
         return  # to parse all files takes seconds

@@ -76,6 +76,7 @@ def imported_tests(text: str) -> list[str]:
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             found += [f"{node.module}.{alias.name}" for alias in node.names]
+    found = [name for name in found if name.startswith(("tests.", "test_"))]
     return [name for name in found if any(part.startswith("test_") for part in name.split("."))]
 
 

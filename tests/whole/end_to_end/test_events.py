@@ -56,7 +56,7 @@ async def test_a_pod_and_its_claims_each_have_one():
         await cluster.until(lambda: all(map(cluster.events, ("a", "b", "p"))))
     (event,) = cluster.events("p")
     assert event["involvedObject"]["kind"] == "Pod"
-    assert "do not fit together: r, r" in event["message"]
+    assert "cannot hold together: r, r" in event["message"], event["message"]
 
 
 async def test_a_reason_that_comes_back_counts_on_and_another_is_another_event():

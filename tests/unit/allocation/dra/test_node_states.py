@@ -12,13 +12,12 @@ from reconciler.allocation.dra import allocate as allocating
 from reconciler.allocation.dra.node_attempt import attempt
 from reconciler.allocation.dra.node_states import compared_attributes, node_states
 from reconciler.api.objects.plan import Granted
-from tests.tools.allocation_strategies import contests
+from tests.tools.allocation_strategies import contests, hard_worlds
 from tests.tools.allocation_strategies import worlds as any_worlds
 from tests.tools.allocation_world import World, decide
 from tests.tools.builders import Object, claim, device, distinct, held, hold, node, request, resource_slice
 from tests.tools.examples import examples
 from tests.tools.hard_twin import world_of
-from tests.unit.allocation.dra.test_prover import worlds
 
 TIGHT = Scale(gpus=(2,), requests=(4, 9), shapes=SMALL)
 
@@ -72,7 +71,7 @@ def answered(world: World, steps: int, most_apart: int) -> tuple[object, int]:
 
 @examples(200)
 @given(
-    st.one_of(worlds(TIGHT), worlds(TIGHT), any_worlds(), contests()),
+    st.one_of(hard_worlds(TIGHT), hard_worlds(TIGHT), any_worlds(), contests()),
     st.integers(2, 4),
     st.sets(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=3),
     st.sampled_from((20, 10_000)),

@@ -2,21 +2,20 @@
 
 import tracemalloc
 from collections.abc import Callable
-from random import Random
 
 import numpy as np
 import pytest
 from hypothesis import event, given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from perf.fleets.hard import FAMILIES, SMALL, Scale, question, questions
+from perf.fleets.hard import Scale, questions
 from reconciler.allocation.dra.bounds import Remaining
 from reconciler.allocation.dra.candidates import find_candidates
 from reconciler.allocation.dra.node_attempt import NodeGrant
 from reconciler.allocation.dra.prover import MOST_WORK, Prover
 from reconciler.allocation.dra.state import begin, set_up
 from reconciler.api.objects.plan import Granted
+from tests.tools.allocation_strategies import hard_worlds
 from tests.tools.allocation_world import World, answer, decide, on_node
 from tests.tools.builders import (
     DRIVER,
@@ -35,16 +34,6 @@ from tests.tools.builders import (
 from tests.tools.examples import examples
 from tests.tools.hard_twin import world_of
 
-TINY = Scale(gpus=(2, 3), requests=(1, 4), shapes=SMALL)
-
-
-@st.composite
-def worlds(draw: st.DrawFn, scale: Scale = TINY) -> World:
-    rnd = Random(draw(st.integers(0, 2**32)))
-    family = draw(st.sampled_from(FAMILIES))
-    event(family)
-    return world_of(question(rnd, family, scale, draw(st.sampled_from((0.0, 0.5)))))
-
 
 def first_proof(world: World) -> tuple[Prover, bool | None]:
     """Whether all claims are proved impossible on the first node, and the prover."""
@@ -59,7 +48,7 @@ def first_proof(world: World) -> tuple[Prover, bool | None]:
 
 
 @examples(150)
-@given(worlds())
+@given(hard_worlds())
 def test_proofs_change_no_answer(world: World):
     plain = on_node(world, "n0", pruned=False, steps=20_000)
     if getattr(plain, "reason", None) != "SearchGaveUp":
@@ -68,7 +57,7 @@ def test_proofs_change_no_answer(world: World):
 
 
 @examples(150)
-@given(worlds())
+@given(hard_worlds())
 def test_what_is_not_proved_impossible_can_be_met(world: World):
     """Everything counts in these questions: neither exclusion nor shares."""
     _, proved = first_proof(world)
