@@ -68,8 +68,6 @@ RECONCILE_EVENTS = (
           "By a budget, or the API server is busy. It is retried.",
           ("pod", "error", "pause")),
     Event("eviction requests not withdrawn yet", INFO, "It is retried.", ("error",)),
-    Event("hard question not kept", WARNING, "A file in keep_hard_questions could not be written.",
-          ("path", "error")),
     Event("plan to make room failed", ERROR,
           "A plan to evict failed; nobody is evicted.",
           ("unit", "exception")),
