@@ -88,6 +88,7 @@ def everything() -> list[Command]:
 
 
 STAND_INS: Mapping[str, str] = {
+    "label=topology.kubernetes.io/zone": "label=kubernetes.io/hostname",
     "[NAMESPACE/]CLAIM": "science/torus-half",
     "NAMESPACE/CLAIM": "inference/vision",
     "FILE|DIR": "manifests",
