@@ -215,6 +215,7 @@ class BackgroundSearch:
 
         if not self._searches.busy:
             self._intake.note(Asked((unit,)))
+        self._intake.waiting.mark(unit)
         self._searches.start(unit, search)
         return None
 

@@ -192,6 +192,7 @@ class Dispatcher:
 
     def wake_with_volumes(self) -> None:
         """Wake the units whose pods name claims of volumes."""
+        self.waiting.changed("volumes")
         self.queue.wake([Unit(Kind.POD, key) for key in self._with_volumes])
         self.queue.wake([gang_unit(gang) for gang in self.gangs.of(self._with_volumes)])
 

@@ -355,8 +355,10 @@ class Reconciler:
 
         Nothing is awaited between the decision and this: a change that it did not see must wake the unit.
         """
+        missed = self._intake.waiting.missed(unit, wants)  # while a thread searched
         self._intake.waiting.add(unit, wants)
-        self._intake.put(unit, after=self._queue.failed(unit))
+        delay = self._queue.failed(unit)
+        self._intake.put(unit, after=0.0 if missed else delay)
 
     def _requeue(self, unit: Unit, claims: Iterable[ObjectKey], after: float) -> float:
         """Requeue the unit, and the units that left one of these claims, or of its claims, to it."""

@@ -122,6 +122,19 @@ class Waiting:
         self._wants: dict[Unit, Wants] = {}
         self._alike: dict[Hashable, dict[Unit, Any]] = {}
         """Units that request devices of a plugin, by the shape of their demand"""
+        self._changes: Counter[str] = Counter()
+        """How often something changed that wakes units, by the sort of change"""
+        self._marks: dict[Unit, Counter[str]] = {}
+        """The same when the search for a unit began that goes on in a thread"""
+
+    def mark(self, unit: Unit) -> None:
+        """The search for a unit begins, which is refused later, perhaps, by the state of now."""
+        self._marks[unit] = self._changes.copy()
+
+    def missed(self, unit: Unit, wants: Wants) -> bool:
+        """Whether something that wakes the unit changed since its search began. Asked once for a search."""
+        before = self._marks.pop(unit, self._changes)
+        return any(before[sort] != self._changes[sort] for sort in _sorts(wants))
 
     def add(self, unit: Unit, wants: Wants) -> None:
         """Let a unit wait."""
@@ -136,6 +149,7 @@ class Waiting:
 
     def drop(self, unit: Unit) -> None:
         """The unit no longer waits."""
+        self._marks.pop(unit, None)
         wants = self._wants.pop(unit, None)
         if wants is None or wants.demand is None:
             return
@@ -147,28 +161,46 @@ class Waiting:
     def woken_by(self, delta: Delta) -> Iterable[Unit]:
         """The units to reconcile again. They keep waiting until dropped."""
         if delta.supply:
+            self.changed("supply")
             return list(self._wants)
         if not delta.freed and not delta.classes:
             return ()
+        self._changes.update(map(_class, delta.classes), freed=bool(delta.freed))
         return [unit for unit, wants in self._wants.items() if _concerns(delta, wants)]
 
     def crowded(self) -> Iterable[Unit]:
         """The units to reconcile again when a node has more room. They keep waiting."""
+        self.changed("crowded")
         return [unit for unit, wants in self._wants.items() if wants.crowded]
 
     def awaiting_pods(self) -> Iterable[Unit]:
         """The units to reconcile again when pods arrive that affinity or spread counts. They keep waiting."""
+        self.changed("pods")
         return [unit for unit, wants in self._wants.items() if wants.awaits_pods]
 
     def awaiting_binding(self) -> Iterable[Unit]:
         """The units to reconcile again when a pod is bound to its decided node, or gone."""
         return [unit for unit, wants in self._wants.items() if wants.awaits_binding]
 
+    def changed(self, sort: str) -> None:
+        """Count a change that wakes units."""
+        self._changes[sort] += 1
+
     def served_by(self, may_serve: Callable[[Any], bool]) -> list[Unit]:
         """The units that a plugin may serve now, with one check for each shape of demand."""
         return [
             unit for alike in self._alike.values() if may_serve(next(iter(alike.values()))) for unit in alike
         ]
+
+
+def _sorts(wants: Wants) -> Iterator[str]:
+    """The sorts of changes that wake a unit, as far as searches in threads wait for them."""
+    yield from ("supply", "volumes", *map(_class, wants.classes))
+    yield from ["freed"] * wants.room + ["crowded"] * wants.crowded + ["pods"] * wants.awaits_pods
+
+
+def _class(name: str) -> str:
+    return f"class {name}"
 
 
 def _concerns(delta: Delta, wants: Wants) -> bool:

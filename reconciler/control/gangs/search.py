@@ -120,6 +120,7 @@ class GangSearch:
 
         if not self._lane.busy:
             self._intake.note(Asked((unit,)))
+        self._intake.waiting.mark(unit)
         self._lane.start(unit, search)
 
     def _decided(self, solve: Solve, trial: Trial, budget: Budget) -> Answer:

@@ -204,6 +204,7 @@ MUTANTS: dict[str, Mutant] = {
     "nothing is fenced off at the start": _swap(Fence, "raise_", _no_fence),
     "refusals slow writes down": _swap(Reconciler, "_stop_waiting", _old_wins),
     "who was just refused does not wait yet": _swap(Reconciler, "_wait", _waits_later),
+    "searches hide what changes meanwhile": _swap(Waiting, "mark", lambda *_: None),
     "a claim is its name": _swap(Store, "_put_claim", _puts_by_name),
     "gated pods are left to kube-scheduler": _swap(ReclaimedByScheduler, "_pod", _whoever_names_it),
     "gates go before pods name their claims": _swap(EarlyNames, "supposes", lambda *_: False),
@@ -388,6 +389,8 @@ TESTS: dict[str, str] = {
     "test_news_of_a_class_wakes_those_who_want_it_alone",
     "who was just refused does not wait yet": "tests/unit/control/test_loop.py::"
     "test_a_change_between_a_refusal_and_the_rest_of_its_turn_brings_one_turn_more[a new node]",
+    "searches hide what changes meanwhile": "tests/unit/control/test_loop.py::"
+    "test_a_change_during_a_search_that_is_refused_by_the_state_before_brings_one_turn_more[a new node]",
     "changes of claims do not wake gangs": "tests/unit/control/gangs/test_waking.py::"
     "test_a_claim_of_a_member_queues_its_gang",
     "pods are not pinned": "tests/whole/end_to_end/test_gangs.py::"

@@ -16,6 +16,7 @@ from reconciler.control.intake import Intake
 from reconciler.control.planner import Planner
 from reconciler.control.steps import Decide
 from reconciler.control.units import Unit
+from reconciler.control.waiting import Wants
 from reconciler.state.devices.snapshot import Snapshot
 from tests.tools.burst_loop import OURS
 from tests.tools.patience import PATIENCE
@@ -123,6 +124,24 @@ async def test_an_answer_that_is_outdated_is_looked_for_again():
     assert isinstance(found, Granted)
     assert found.node == "b"
     assert len(stage.asked) == 2
+    stage.search.close()
+
+
+async def test_what_changed_since_the_search_counts_for_a_refusal_that_is_outdated(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(background_search, "REPEATS", 1)
+    stage = Stage("c")
+    stage.decider.raises = Unfinished()
+    for name in "ab":
+        put(stage.intake, {**node(name), "spec": {"unschedulable": True}})
+    assert stage.answer(await stage.turn()) is None
+    put(stage.intake, node("a"))
+    found = None
+    while found is None:
+        found = stage.answer(await stage.turn())
+    assert isinstance(found, Refusal)
+    assert stage.intake.waiting.missed(claim_unit("c"), Wants(frozenset(), room=False))
     stage.search.close()
 
 

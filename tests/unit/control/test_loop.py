@@ -179,15 +179,15 @@ async def test_news_of_a_class_wakes_those_who_want_it_alone():
     assert handler.times("decide") == [0, 2]
 
 
-@pytest.mark.parametrize(
-    ("change", "helps"),
-    [
-        pytest.param(lambda stage: remove(stage.intake, "ResourceClaim", "other"), True, id="a freed device"),
-        pytest.param(lambda stage: stage.news(node("m"), devices("m", "d0")), True, id="a new node"),
-        pytest.param(lambda stage: stage.news(device_class("gpu")), True, id="its class"),
-        pytest.param(lambda stage: stage.news(claim("b")), False, id="what it does not wait for"),
-    ],
-)
+CHANGES = [
+    pytest.param(lambda stage: remove(stage.intake, "ResourceClaim", "other"), True, id="a freed device"),
+    pytest.param(lambda stage: stage.news(node("m"), devices("m", "d0")), True, id="a new node"),
+    pytest.param(lambda stage: stage.news(device_class("gpu")), True, id="its class"),
+    pytest.param(lambda stage: stage.news(claim("b")), False, id="what it does not wait for"),
+]
+
+
+@pytest.mark.parametrize(("change", "helps"), CHANGES)
 async def test_a_change_between_a_refusal_and_the_rest_of_its_turn_brings_one_turn_more(
     monkeypatch: pytest.MonkeyPatch, change: Callable[[Stage], object], *, helps: bool
 ):
@@ -209,6 +209,27 @@ async def test_a_change_between_a_refusal_and_the_rest_of_its_turn_brings_one_tu
         stage.news(claim("a"))
         await asyncio.sleep(BASE - 1)
     assert handler.times("decide", claim_unit("a")) == ([1, 1] if helps else [1])
+
+
+@pytest.mark.parametrize(("change", "helps"), CHANGES)
+async def test_a_change_during_a_search_that_is_refused_by_the_state_before_brings_one_turn_more(
+    change: Callable[[Stage], object], *, helps: bool
+):
+    handler = Scripted(answers=[None, refused()])
+    stage = Stage(handler)
+    stage.news(node("n"), devices("n", "d0"), device_class("gpu", driver="old"), FREE)
+    async with stage.at_work():
+        await asyncio.sleep(1)
+        handler.calls.clear()
+        handler.answers = deque([None, refused()])
+        stage.news(claim("a"))
+        await asyncio.sleep(1)
+        stage.intake.waiting.mark(claim_unit("a"))
+        change(stage)
+        await asyncio.sleep(1)
+        stage.intake.put(claim_unit("a"))  # the thread has its answer
+        await asyncio.sleep(BASE - 1)
+    assert handler.times("decide", claim_unit("a")) == ([1, 3, 3] if helps else [1, 3])
 
 
 async def test_refusals_do_not_slow_down_the_write_that_follows_them():

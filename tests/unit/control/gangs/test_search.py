@@ -3,9 +3,11 @@
 import asyncio
 import threading
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
+from reconciler.allocation.dra.budget import Unfinished
 from reconciler.allocation.gangs.kinds import GangGranted, GangUnsatisfied
 from reconciler.api.objects.gangs import GangKey, GangSource
 from reconciler.control.gangs import search
@@ -15,6 +17,7 @@ from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner
 from reconciler.control.units import gang_unit
+from reconciler.control.waiting import Wants
 from tests.tools.gangs import annotated
 from tests.tools.patience import PATIENCE
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, held, node, pod
@@ -115,6 +118,21 @@ async def test_a_refusal_says_how_many_fit():
         found = await world.turn()
     assert isinstance(found, GangUnsatisfied)
     assert found.fits == 1
+
+
+async def test_what_changed_since_the_search_counts_for_a_refusal_that_is_outdated(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(search, "REPEATS", 1)
+    monkeypatch.setattr(GangSearch, "on_loop", Mock(side_effect=Unfinished))
+    world = Searching(*(taken(f"t{at}", f"n{at}") for at in range(3)))
+    assert world.ask() is None
+    remove(world.intake, "ResourceClaim", "t0")
+    while (found := await world.turn()) is None:
+        pass
+    assert isinstance(found, GangUnsatisfied)
+    assert world.intake.waiting.missed(gang_unit(G), Wants(frozenset(), room=True))
+    assert not world.intake.waiting.missed(gang_unit(G), Wants(frozenset(), room=True))
 
 
 async def test_another_gang_waits_for_the_thread_and_is_requeued():
