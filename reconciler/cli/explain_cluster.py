@@ -8,16 +8,18 @@ from reconciler.allocation.alignment.deciding import decide as decide_claims
 from reconciler.allocation.dra.budget import STEPS, UNLIMITED
 from reconciler.allocation.gangs.deciding import decide_gang
 from reconciler.allocation.gangs.kinds import GangGranted, GangUnsatisfied
+from reconciler.allocation.placement.placing import refusal_reason
+from reconciler.allocation.pod_devices import PodRefusal
 from reconciler.allocation.policies.selection import Policies
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Unsatisfied
 from reconciler.api.objects.semantics import Semantics
-from reconciler.api.plugins import serving
+from reconciler.api.plugins import kinds_of_plugins, serving
 from reconciler.api.versions.reading import read
-from reconciler.cli import explain_devices
 from reconciler.cli.cluster import KINDS, Connection, held_room_lines, list_objects, split_held_room
+from reconciler.cli.input import read_valid
 from reconciler.cli.world import intake_of, planners
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve, UngateAll
 from reconciler.control.intake import Intake
@@ -25,11 +27,60 @@ from reconciler.control.ownership import MANAGED
 from reconciler.control.steps import Blocked, Decide, Nothing
 from reconciler.control.units import Kind, Unit, gang_unit
 from reconciler.errors import Malformed, Rejected
-from reconciler.library.explaining import AllocationQuestion, Situation, made_by_scheduler, without_questions
+from reconciler.library.explaining import (
+    AllocationQuestion,
+    Situation,
+    made_by_scheduler,
+    nothing,
+    settled,
+    with_refusal,
+    without_questions,
+)
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.nominations import NOBODY, Nomination, of_claim, own_of_all
 from reconciler.state.store import Store
 from reconciler.state.trial import Trial
+
+Options = Mapping[str, str]
+_UNGATED = (
+    "dra-reconciler serves only pods with the scheduling gate dra-reconciler.io/allocation; this pod has none"
+)
+
+
+def pod_of_plugin(
+    raws: Iterable[dict[str, Any]], rules: Semantics, key: ObjectKey, options: Options
+) -> Situation:
+    """Explain a pod as the reconciler meets it now: other pending pods do not come first."""
+    raws = list(raws)
+    others = kinds_of_plugins()
+    intake = intake_of((one for one in raws if one["kind"] not in others), rules)
+    pod = intake.store.pods[key]
+    if (found := settled(pod)) is not None:
+        return found
+    objects = list(read_valid(one for one in raws if one["kind"] in {"Node", *others}))
+    part = serving(pod).offline(objects, intake.store.pods.values(), options)
+    notes = [] if pod.gated else [_UNGATED]
+    if (why := part.refusal(pod)) is not None:
+        explanation = part.explain(pod, _anywhere, nothing)
+        return Situation(explanations=[with_refusal(explanation, why)], notes=notes)
+    snapshot = intake.store.snapshot()
+    try:
+        choice = intake.placement.for_pod(pod, (), snapshot, offered=part.offered)
+    except Rejected as exc:
+        explanation = part.explain(pod, _anywhere, nothing)
+        refusal = PodRefusal(refusal_reason(exc), str(exc))
+        return Situation(explanations=[with_refusal(explanation, refusal)], notes=notes)
+    names = snapshot.topology.nodes.keys() if choice.nodes is None else frozenset(choice.nodes)
+    explanation = part.explain(
+        pod,
+        names.__contains__,
+        lambda: intake.placement.left_out(pod, (), snapshot, offered=part.offered),
+    )
+    return Situation(explanations=[explanation], notes=notes)
+
+
+def _anywhere(_: str) -> bool:
+    return True
 
 
 async def ask_cluster(
@@ -53,7 +104,7 @@ async def ask_cluster(
     if (plugin := next(filter(None, map(serving, _named(raws, key))), None)) is not None:
         kinds = tuple(model.__name__ for model in plugin.models.values())
         raws += await list_objects(kinds, connection._replace(held_room=()))
-        return explain_devices.on_cluster(raws, rules, key, options)
+        return pod_of_plugin(raws, rules, key, options)
     if refused is not None:
         raise refused
     return on_cluster(raws, rules, key, of_pod=True, policies=policies, held=held)

@@ -12,8 +12,7 @@ from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.dra.claim_shapes import claim_shape
 from reconciler.allocation.policies.by_device import BEST_FIT, SPREAD
 from reconciler.allocation.policies.demand import Demand, Shape
-from reconciler.allocation.policies.guard import PRICE, pressure
-from reconciler.allocation.policies.least_loss import LeastLoss
+from reconciler.allocation.policies.least_loss import PRICE, LeastLoss, pressure
 from reconciler.allocation.policies.policy import Policy, PolicyQuestion
 from reconciler.allocation.policies.selection import policy_named
 from reconciler.allocation.policies.set_losses import FULLNESS
