@@ -43,8 +43,7 @@ from reconciler.cli.options import (
 )
 from reconciler.cli.output import Console, echo_value, print_table, remark, remarks_on
 from reconciler.cli.rule_options import rules_options
-from reconciler.cli.top_sections import NamespaceView
-from reconciler.cli.top_tables import ORDERS, UsageView
+from reconciler.cli.top_tables import ORDERS, NamespaceView, UsageView
 from reconciler.cli.top_view import (
     NO_DEVICES,
     StoreView,
@@ -169,12 +168,12 @@ def top(
     options = TopOptions(chosen, drivers, nodes, sort, output, live=live, interval=interval)
     with errors_as(NoAnswer):
         if demand is not None:
-            from reconciler.cli.top_sections import show_demand  # noqa: PLC0415
+            from reconciler.cli.top_extras import show_demand  # noqa: PLC0415
 
             show_demand(demand, files, connection, console, output)
             return
         if gangs:
-            from reconciler.cli.top_sections import show_gangs  # noqa: PLC0415 - it needs what decides
+            from reconciler.cli.top_extras import show_gangs  # noqa: PLC0415 - it needs what decides
 
             show_gangs(connection, files, rules, output, console)
             return

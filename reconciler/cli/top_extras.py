@@ -1,13 +1,11 @@
-"""What `top` shows beside devices: the learnt demand, gangs, and who holds and waits, by namespace."""
+"""`top --demand` and `top --gangs`: the learnt demand, and gangs with what they wait for."""
 
-from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
-from typing import Any, ClassVar
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import click
 
 from reconciler.allocation.gangs.kinds import GangGranted
-from reconciler.analysis.capacity.grouping import NamespaceHoldings, NamespaceUse, PendingClaims
 from reconciler.analysis.manifest_world import supply_of
 from reconciler.analysis.policy_comparison import shares
 from reconciler.api.manifests.bundle import Bundle, Claims
@@ -16,7 +14,6 @@ from reconciler.api.objects.core import ConfigMap, Node
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.validating import validated
-from reconciler.api.validation.fields import age
 from reconciler.cli.cluster import (
     KINDS,
     Connection,
@@ -31,8 +28,6 @@ from reconciler.cli.explain_cluster import gang_now
 from reconciler.cli.input import read_files
 from reconciler.cli.options import FOR_PEOPLE
 from reconciler.cli.output import Console, Table, echo_value, print_table, remark
-from reconciler.cli.top_tables import NONE
-from reconciler.cli.top_view import StoreView, TopOptions
 from reconciler.cli.world import intake_of, planners
 from reconciler.cluster.kinds import config_map
 from reconciler.control.demand import COMPARED, DEMAND, Kept, read_kept
@@ -42,7 +37,6 @@ from reconciler.control.steps import Blocked
 from reconciler.errors import Gone
 from reconciler.operations.page.sources import PolicyRow
 from reconciler.operations.policy_comparison import read_comparison
-from reconciler.state.store import Store
 
 
 def show_demand(
@@ -213,60 +207,4 @@ def _gang_as_json(line: GangLine, reason: str, message: str) -> Mapping[str, Any
         "domain": dict(line.domain),
         "reason": reason,
         "message": message,
-    }
-
-
-class NamespaceView(StoreView[NamespaceUse]):
-    """A line for each namespace."""
-
-    orders: ClassVar[Mapping[str, Callable[[Any], float]]] = {
-        "held": lambda one: -one.held,
-        "pending": lambda one: -one.pending,
-    }
-
-    def __init__(self, options: TopOptions, now: Callable[[], datetime]) -> None:
-        super().__init__(options)
-        self._now = now
-        self._holdings = NamespaceHoldings()
-
-    def measuring(self, store: Store) -> Callable[[], list[NamespaceUse]]:
-        """Measures at once, because holders are looked up in the store."""
-        found = self._holdings.look(store.snapshot(), pending_claims(store))
-        return lambda: found
-
-    def selected(self, line: NamespaceUse) -> bool:  # noqa: ARG002
-        """All are."""
-        return True
-
-    def tables(self) -> list[Table]:
-        """One table."""
-        numbers = ("HELD", "USE", "PENDING")
-        made = Table(("NAMESPACE", *numbers, "OLDEST"), right=numbers, names=1)
-        for one in self.found:
-            oldest = age(one.oldest, self._now()) if one.oldest else NONE
-            made.add((one.namespace, str(one.held), f"{one.use:.0%}", str(one.pending), oldest))
-        return [made]
-
-    def value(self) -> dict[str, Any]:
-        """All figures."""
-        return {"by": self.options.by, "items": [_line(one) for one in self.found]}
-
-
-def pending_claims(store: Store) -> dict[str, PendingClaims]:
-    """The claims of each namespace without devices, of any allocator."""
-    found: dict[str, PendingClaims] = {}
-    for claim in store.claims.values():
-        if claim.allocation is None and not claim.deleting:
-            created = claim.metadata.creation_timestamp or ""
-            found.setdefault(claim.key.namespace, PendingClaims()).add(created)
-    return found
-
-
-def _line(one: NamespaceUse) -> dict[str, Any]:
-    return {
-        "namespace": one.namespace,
-        "held": one.held,
-        "use": round(one.use, 4),
-        "pending": one.pending,
-        "oldestPending": one.oldest or None,
     }
