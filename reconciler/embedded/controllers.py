@@ -1,4 +1,4 @@
-"""Controllers for demos: claims from templates, running pods, deallocated claims, ready nodes.
+"""Controllers for demos: claims from templates, running pods, deallocated claims, ready nodes, garbage.
 
 Each change of the store maps to keys, and each key is reconciled in one step.
 """
