@@ -53,16 +53,16 @@ def _names(kind: str, given: Mapping[str, Any]) -> list[str]:
     namespace = given.get("namespace") or ""
     file = _file(json.dumps([kind, namespace, connection[:5], os.environ.get("KUBECONFIG")]))
     with suppress(Exception):
-        if time.time() - file.stat().st_mtime < KEPT_SECONDS:
-            return list(json.loads(file.read_text()))
+        written, kept = json.loads(file.read_text())
+        if 0 <= time.time() - written < KEPT_SECONDS:  # the clock may have been set back
+            return list(kept)
     names: list[str] = []
     with suppress(Exception):
         names = asyncio.run(_listed(kind, namespace, connection))
-    with suppress(
-        OSError
-    ):  # also if there are none: a cluster that does not answer is not asked at every key
+    with suppress(OSError):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file.write_text(json.dumps(names))
+        # Also if there are none: a cluster that does not answer is not asked at every key.
+        file.write_text(json.dumps([time.time(), names]))
     return names
 
 

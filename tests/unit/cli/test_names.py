@@ -60,7 +60,7 @@ async def test_a_second_completion_asks_nothing():
 async def test_nothing_is_said_if_the_cluster_cannot_be_read(cache: Path, capfd: pytest.CaptureFixture[str]):
     assert await completed("drain", "--server", "http://127.0.0.1:1", "n") == []
     (kept,) = os.listdir(cache)  # it is not asked again at the next key
-    assert json.loads((cache / kept).read_bytes()) == []
+    assert json.loads((cache / kept).read_bytes())[1] == []
     (cache / kept).write_text("{")
     assert await completed("drain", "--server", "http://127.0.0.1:1", "n") == []
     assert await completed("drain", "--context", "no-such-context", "n") == []
