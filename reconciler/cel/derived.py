@@ -22,12 +22,10 @@ from reconciler.cel.errors import (
     CelError,
     Exhausted,
     Fatal,
-    RefusedAt,
 )
-from reconciler.cel.evaluate import Emitter
 from reconciler.cel.evaluation import Frame
 from reconciler.cel.leaves import combinations
-from reconciler.cel.program import KEPT_MASKS, KEPT_SELECTORS, OVERSPENT, checked_tree
+from reconciler.cel.program import KEPT_MASKS, KEPT_SELECTORS, OVERSPENT, emitted
 from reconciler.cel.reads import reads
 from reconciler.cel.rows import Rows
 from reconciler.cel.values import DeviceView, Value, name_of
@@ -53,14 +51,8 @@ class DerivedAttribute:
 
     def __init__(self, expression: str) -> None:
         """Raises CelRefused."""
-        try:
-            checked = checked_tree(expression, DERIVED_ATTRIBUTE)
-            emitter = Emitter(checked)
-            self._run = emitter.emit(checked.root, {})
-        except RefusedAt as refusal:
-            raise refusal.with_text(expression) from None
-        self._names = emitter.names
-        self._reads = reads(checked.root)
+        root, self._run, self._names = emitted(expression, DERIVED_ATTRIBUTE)
+        self._reads = reads(root)
         self._kept: OrderedDict[Hashable, DerivedColumn] = OrderedDict()
         self._lock = Lock()
         self.spent = -1

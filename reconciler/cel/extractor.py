@@ -4,10 +4,9 @@ from functools import lru_cache
 from typing import Any
 
 from reconciler.cel.check import Environment
-from reconciler.cel.errors import CelError, Exhausted, Fatal, RefusedAt
-from reconciler.cel.evaluate import Emitter
+from reconciler.cel.errors import CelError, Exhausted, Fatal
 from reconciler.cel.evaluation import Frame
-from reconciler.cel.program import KEPT_SELECTORS, checked_tree
+from reconciler.cel.program import KEPT_SELECTORS, emitted
 from reconciler.cel.types import DYN, STRING
 from reconciler.cel.values import INT_MAX, INT_MIN, Value, name_of
 
@@ -19,13 +18,7 @@ class Extractor:
 
     def __init__(self, expression: str) -> None:
         """Raises CelRefused."""
-        try:
-            checked = checked_tree(expression, _OBJECT)
-            emitter = Emitter(checked)
-            self._run = emitter.emit(checked.root, {})
-        except RefusedAt as refusal:
-            raise refusal.with_text(expression) from None
-        self._names = emitter.names
+        _, self._run, self._names = emitted(expression, _OBJECT)
 
     def text(self, configuration: Any) -> str:
         """The text for a configuration, decoded from JSON. Raises CelError."""

@@ -15,7 +15,7 @@ import numpy as np
 from kernels.types import Mask
 from reconciler.cel.check import DEVICE_SELECTOR, Checked, Environment, check
 from reconciler.cel.errors import MASK_COST_LIMIT, CelError, CelRefused, Exhausted, Fatal, RefusedAt
-from reconciler.cel.evaluate import Emitter
+from reconciler.cel.evaluate import Emitter, Run
 from reconciler.cel.leaves import ERROR, FATAL, NO, YES, Budget, Codes, Leaf, batch
 from reconciler.cel.library.formatting import Clause, clauses, takes
 from reconciler.cel.library.standard import compiled
@@ -199,6 +199,25 @@ def checked_tree(expression: str, environment: Environment) -> Checked:
     checked = check(tree, environment)
     _refuse_literals(checked)
     return check(inline(tree), environment) if "bind" in expression else checked
+
+
+class Emitted(NamedTuple):
+    """An expression for one value at a time."""
+
+    root: Node
+    run: Run
+    names: int
+    """Slots that a frame needs"""
+
+
+def emitted(expression: str, environment: Environment) -> Emitted:
+    """Compile an expression. Raises CelRefused."""
+    try:
+        checked = checked_tree(expression, environment)
+        emitter = Emitter(checked)
+        return Emitted(checked.root, emitter.emit(checked.root, {}), emitter.names)
+    except RefusedAt as refusal:
+        raise refusal.with_text(expression) from None
 
 
 class Selector:
