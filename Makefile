@@ -12,7 +12,7 @@ SHELL  := bash
 define install
 @echo "Installing the packages of $(1) into $(VENV):"
 @set -o pipefail; $(BIN)/pip install --disable-pip-version-check --progress-bar off --no-compile --no-deps --require-hashes -r $(1) | \
-  awk -v all="$$(grep -c '^[^ ]*==' $(1))" '/^(Collecting|Requirement)/ { printf "\r%4d of %d: %-50.50s", ++n, all, ($$1 == "Collecting" ? $$2 : $$4); fflush() } END { print "" }'
+  awk -v all="$$(grep -c '^[^ ]*==' $(1))" '/^(Collecting|Processing|Ignoring|Requirement)/ { name = $$1 == "Requirement" ? $$4 : $$2; sub(".*/", "", name); printf "\r%4d of %d: %-50.50s", ++n, all, name; fflush() } END { print "" }'
 endef
 
 # What running needs.
