@@ -123,7 +123,6 @@ GangRow = tuple[GangLine, str, str]
 """A gang, the reason why it is pending, and a message"""
 NO_GANGS = "there are no gangs"
 FITS, UNGATED = "can be placed now", "its gates are being removed"
-GIVEN_BACK = "is partly written and will be given back"
 
 
 def show_gangs(

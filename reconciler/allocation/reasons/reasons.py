@@ -282,17 +282,9 @@ REASONS: dict[str, Advice] = {
         Section.CLAIM,
     ),
 }
-"""Reason -> advice; plugins add theirs. Only these reasons, and OTHER, become labels of metrics."""
-
-OTHER = "Other"
-"""The label for all reasons that are not in the table"""
+"""Reason -> advice; plugins add theirs"""
 
 
 def remedy(reason: str) -> str:
     """What to do about a reason."""
     return REASONS.get(reason, UNKNOWN).remedy
-
-
-def bounded(reason: str) -> str:
-    """The reason if it is in the table, otherwise OTHER."""
-    return str(reason) if reason in REASONS else OTHER

@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.allocation.gangs import kinds as gang_refusals
 from reconciler.allocation.reasons.explanation import Explanation
-from reconciler.allocation.reasons.reasons import OTHER, REASONS, UNKNOWN, bounded, remedy
+from reconciler.allocation.reasons.reasons import REASONS, UNKNOWN, remedy
 from reconciler.analysis.explain.explain import explain
 from reconciler.analysis.explain.report import as_json, reasons_page
 from reconciler.api.objects.plan import Reason
@@ -85,9 +85,7 @@ def test_a_reason_is_a_camel_case_word_with_meaning_and_remedy(reason: str):
     assert advice.remedy.endswith(".")
 
 
-def test_what_is_not_in_the_table_is_one_word_and_refers_to_the_message():
-    assert bounded("SomethingNew") == OTHER
-    assert bounded(Reason.COUNTERS) == "CountersExhausted"
+def test_what_is_not_in_the_table_refers_to_the_message():
     assert remedy("SomethingNew") == UNKNOWN.remedy
 
 
