@@ -19,7 +19,7 @@ from reconciler.state.devices.snapshot import Snapshot, Topology
 
 MISSING = -(1 << 30)
 """Stands for no value. Below all differences of codes"""
-SEEN = ("shape", "driver", "binding")
+SEEN = ("shape", "driver")
 """Columns in which alike devices are equal"""
 
 
@@ -119,18 +119,19 @@ def _layouts(topology: Topology, values: Sequence[Codes]) -> _Layouts:
 
 
 def _unclear(topology: Topology, rows: Rows, of: Rows) -> Mask:
-    """(N,) nodes of which the view may be another one than their devices in order.
+    """(N,) nodes that are not compared: views may have another order, or devices draw what requests say.
 
     rows, of (m,)  devices, and the node that each belongs to
     """
     fleet = topology.fleet
-    found = np.zeros(len(topology.order), dtype=np.bool_)
+    place_of = {name: place for place, name in enumerate(topology.order)}
+    found = np.zeros(len(place_of), dtype=np.bool_)
     for at in readiness(topology).problems:
         pool = fleet.pools[at]
         if pool.nodes is None:
             return ~found
-        found[[place for place, name in enumerate(topology.order) if name in pool.nodes]] = True
-    binding = fleet.codes["binding"][rows] >= 0
-    if binding.any():  # pools with binding conditions are tried last
-        found[of[binding]] = True
+        found[[place_of[name] for name in pool.nodes if name in place_of]] = True
+    # Pools with binding conditions are tried last; amounts that requests say depend on policies of sets.
+    for column in ("binding", "asked"):
+        found[of[fleet.codes[column][rows] >= 0]] = True
     return found

@@ -224,6 +224,21 @@ def test_the_answer_is_that_of_trying_everything(world: World):
     assert answer(on_node(world)) == answer(on_node(world, pruned=False)) == expected
 
 
+def test_ports_with_other_policies_are_other_nodes():
+    """SCC-1: of equal ports, only the last one gives so little that two functions fit."""
+    slices = []
+    for number, least in enumerate(["60G"] * 5 + ["1G"]):
+        policy = {**POLICY, "default": least, "validRange": {"min": least}}
+        for one in port(vf("A"), vf("B"), bandwidth=amount("100G", **policy)):
+            one["metadata"]["name"] += str(number)
+            one["spec"]["pool"]["name"] += str(number)
+            slices.append({**one, "spec": {**one["spec"], "nodeName": f"n{number}"}})
+    nodes = [node(f"n{number}") for number in range(6)]
+    granted = decide(World(slices, [claim("c", request("r", 2))], nodes=nodes, rules=ON))
+    assert isinstance(granted, Granted)
+    assert granted.node == "n5"
+
+
 def _drawn(claims: list[Object]) -> Fraction:
     """What all results say."""
     results = [r for one in claims for r in one["status"]["allocation"]["devices"]["results"]]
