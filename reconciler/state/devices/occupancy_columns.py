@@ -104,7 +104,7 @@ class OccupancyColumns:
             return False
         if fleet.exclusion is not previous.exclusion or fleet.table is not previous.table:
             return False
-        if self._ledger.locks and affinity_kinds(fleet) is not None:
+        if self._kinds is not None or (self._ledger.locks and affinity_kinds(fleet) is not None):
             return False
         for at in layout.replaced:
             if not fleet.pools[at].is_named_like(previous.pools[at]):

@@ -146,6 +146,16 @@ def test_without_the_gate_modes_do_not_matter():
     assert spelled(on_node(World(NICS, [in_mode("c", "b")], [sharing("h", "A", "a")]))) == ["r0=A"]
 
 
+def test_no_device_stays_locked_once_its_pool_has_no_extractors():
+    """AFF-1."""
+    supply, holder = [node("n"), device_class(), *pool(nic("A"))], sharing("h", "A", "a")
+    kept = store(*supply, holder, rules=ON)
+    assert [lock.mode for lock in sharing_modes(kept.snapshot())] == ["subnet=a"]
+    del supply[-1]["spec"]["sharingAffinity"]
+    load(kept, [typed(supply[-1])])
+    assert sharing_modes(kept.snapshot()) == sharing_modes(snapshot(*supply, holder, rules=ON)) == []
+
+
 def twin(holders: dict[str, list[tuple[str, str]]], subnets: tuple[str | None, ...]) -> list[str] | None:
     """The first devices, in order, that the requests of a claim can have: tries them all."""
     for choice in product("ABX", repeat=len(subnets)):
