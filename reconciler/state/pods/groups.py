@@ -71,11 +71,13 @@ class PodGroups(Forkable):
 
     def above(self, gang: GangKey) -> list[GangKey]:
         """The parent of a group, its parent, and so on; in a cycle, up to the first that is there again."""
-        found: list[GangKey] = []
-        while (parent := self.parent(found[-1] if found else gang)) is not None:
-            found.append(parent)
-            if parent == gang or parent in found[:-1]:
+        found, seen, one = list[GangKey](), {gang}, self.parent(gang)
+        while one is not None:
+            found.append(one)
+            if one in seen:
                 break
+            seen.add(one)
+            one = self.parent(one)
         return found
 
     def inside(self, gang: GangKey) -> list[GangKey]:
@@ -145,7 +147,9 @@ class PodGroups(Forkable):
         if before is group or (before is not None and group is not None and before.spec == group.spec):
             return frozenset()
         if (parent := _parent(before)) is not None:
-            self._inside[parent].discard(gang)
+            self._inside[parent].remove(gang)
+            if not self._inside[parent]:
+                del self._inside[parent]
         if (parent := _parent(group)) is not None:
             self._inside.setdefault(parent, set()).add(gang)
         return frozenset([gang, root, self.root(gang)])
