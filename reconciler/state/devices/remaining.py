@@ -133,13 +133,12 @@ class Remaining:
         for row in fleet.rows_of(device):
             of_row = zip(fleet.sets[row].tolist(), fleet.draws[row].tolist(), strict=True)
             drawn |= {number - first: fleet.table[draw] for number, draw in of_row if number >= 0}
-            code = int(fleet.codes["asked"][row])
-            asked |= (
-                {(one.set, one.counter) for one in fleet.vocabulary.asked.values[code]}
-                if code >= 0
-                else set()
-            )
-        for number, columns in enumerate(fleet.pools[at].counters.sets):
+            if (code := int(fleet.codes["asked"][row])) >= 0:
+                asked |= {(one.set, one.counter) for one in fleet.vocabulary.asked.values[code]}
+        named = {of_set for of_set, _ in asked.union(*records)}
+        for number, columns in enumerate(fleet.pools[at].counters.sets if named else ()):
+            if columns.id.name not in named:
+                continue
             for column, (name, unit) in enumerate(zip(columns.counters, columns.units, strict=True)):
                 key, most = (columns.id.name, name), max(columns.totals[column], 0) + 1
                 amounts = [record[key] for record in records if key in record]
