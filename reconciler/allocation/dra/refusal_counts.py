@@ -116,10 +116,9 @@ def _tally(option: RequestOption, snapshot: Snapshot, reach: NodeReach) -> Tally
 def _untold(option: RequestOption, rows: Rows, snapshot: Snapshot) -> Iterator[str]:
     """Why a request asks for no mode of the first of some devices that need one."""
     modes = match_in_fleet(option, snapshot).modes
-    for row in rows.tolist() if modes is not None else ():
-        if modes is not None and isinstance(why := modes.mode(row), str):
-            yield f"{snapshot.fleet.id_of(row).device}: {why}"
-            return
+    if modes is not None:
+        for row in rows[~modes.told[rows]][:1].tolist():
+            yield f"{snapshot.fleet.id_of(row).device}: {modes.mode(row)}"
 
 
 def kept_for(rows: Rows, snapshot: Snapshot) -> str:

@@ -166,7 +166,7 @@ def _special_fields(
         amounts = choice.candidates.takes(choice.at)
         if amounts is not None:
             fields["consumed_capacity"] = dict(amounts.taken)
-    if snapshot.rules.has(SHARED_CAPACITY) and _asked_together(fleet)[row]:
+    if snapshot.rules.has(SHARED_CAPACITY) and _ASKED_TOGETHER.of(fleet)[row]:
         requested = choice.candidates.option.capacity
         fields["consumed_counters"] = consumed_counters(requested, row, snapshot)
     operations = int(fleet.codes["operations"][row])
@@ -178,7 +178,7 @@ def _special_fields(
 def _special(fleet: Fleet) -> Mask | None:
     """(D,) devices whose results have more fields than names; None if there are none."""
     found: Mask = fleet.shared | (fleet.codes["binding"] >= 0) | (fleet.codes["operations"] >= 0)
-    found |= _asked_together(fleet)
+    found |= _ASKED_TOGETHER.of(fleet)
     return found if found.any() else None
 
 
@@ -190,6 +190,7 @@ def _asked_together(fleet: Fleet) -> Mask:
 
 
 _SPECIAL = Cache(_special, on_fork=share)
+_ASKED_TOGETHER = Cache(_asked_together, on_fork=share)
 
 
 def _configs(claim: ResourceClaim, used: Sequence[RequestOption], *, old: bool) -> list[AllocatedConfig]:
