@@ -75,11 +75,13 @@ def request_draws(requested: Requested, snapshot: Snapshot, matching: Mask) -> R
     if not rules.has(SHARED_CAPACITY) or not len(rows):
         return None
     kinds = [*codes[rows, np.newaxis].T, *_kinds(fleet)[fleet.sets[rows]].T, *fleet.draws[rows].T]
-    _, first, kind = np.unique(np.array(kinds).T, axis=0, return_index=True, return_inverse=True)
+    _, kind = np.unique(np.array(kinds).T, axis=0, return_inverse=True)
+    kind = kind.reshape(-1)
+    in_order, ends = rows[np.argsort(kind, kind="stable")], np.cumsum(np.bincount(kind))
     table, whole = [np.zeros(fleet.table.shape[1], dtype=np.int64)], np.zeros_like(fleet.sets)
     further, refused = whole.copy(), np.zeros(fleet.size, dtype=np.bool_)
-    for number, row in enumerate(rows[first].tolist()):
-        alike = rows[kind.reshape(-1) == number]
+    for alike in np.split(in_order, ends[:-1]):
+        row = alike.item(0)
         for k, columns in enumerate(_sets_of(row, fleet)):
             amounts = _row(requested, row, columns, fleet, rules)
             if amounts is None:
