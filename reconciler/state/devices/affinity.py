@@ -130,8 +130,8 @@ class Locks(Forkable):
     """The distinct modes of held devices. Numbers stay valid: modes are only added."""
 
     def __init__(self) -> None:
-        self.values: list[Mode | str] = ["", ""]
-        """Number -> the mode, or why it is unknown; see CLEAN and UNKNOWN"""
+        self.values: list[Mode | int] = [CLEAN, UNKNOWN]
+        """Number -> the mode"""
         self._numbers: dict[Mode, int] = {}
 
     def find(self, mode: Mode | str) -> int:
@@ -144,8 +144,14 @@ class Locks(Forkable):
         if not modes:
             return CLEAN
         mode = modes.pop()
-        if modes or isinstance(mode, str):
-            return UNKNOWN
+        return UNKNOWN if modes or isinstance(mode, str) else self._number(mode)
+
+    def taken_over(self, number: int, others: "Locks") -> int:
+        """The number of what has a number in other locks."""
+        mode = others.values[number]
+        return self._number(mode) if isinstance(mode, tuple) else number
+
+    def _number(self, mode: Mode) -> int:
         if mode not in self._numbers:
             self._numbers[mode] = len(self.values)
             self.values.append(mode)

@@ -79,10 +79,9 @@ class OccupancyColumns:
         self._remaining: Remaining = Remaining(fleet, retained, taken, layout, before)
         if ledger.records_draws:
             pools = fleet.pools if layout is None or previous is None else layout.fresh()
-            for pool in pools:
-                for name in ledger.held_in(pool.id):
-                    self._remaining.charge_requested(DeviceID(*pool.id, name), ledger)
-        self._remaining.update_overcommitted(range(len(fleet.totals)) if self._remaining.requested else ())
+            names = (DeviceID(*pool.id, name) for pool in pools for name in ledger.held_in(pool.id))
+            charged = [self._remaining.charge_requested(device, ledger) for device in names]
+            self._remaining.update_overcommitted(set[int]().union(*charged))
         self._scopes = None
         if fleet.exclusion is not None:
             self._scopes = ScopeOccupancy(fleet.exclusion, self._held | self._sharing)
@@ -130,11 +129,12 @@ class OccupancyColumns:
             self._sharing[rows] = previous._sharing[old]
             self._fits[rows] = previous._fits[old]
             self._free[rows] = previous._free[old]
-            self._lock[rows], self._locks = previous._lock[old], previous._locks
             kept[old], shift[old] = True, rows.start - old.start
         for row, consumed in previous._consumed.items():
             if kept[row]:
-                self._consume(row + int(shift[row]), consumed)
+                now = row + int(shift[row])
+                self._consume(now, consumed)
+                self._lock[now] = self._locks.taken_over(previous._lock.item(row), previous._locks)
         return np.concatenate(fresh)
 
     def fork(self, fleet: Fleet, ledger: Ledger, retained: RetainedDraws) -> "OccupancyColumns":

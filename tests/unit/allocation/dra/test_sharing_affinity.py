@@ -156,6 +156,19 @@ def test_no_device_stays_locked_once_its_pool_has_no_extractors():
     assert sharing_modes(kept.snapshot()) == sharing_modes(snapshot(*supply, holder, rules=ON)) == []
 
 
+def test_devices_stay_locked_when_other_pools_change_and_old_modes_are_forgotten():
+    """AFF-3."""
+    others = [resource_slice("o", [device(one)], pool="q", nodeName="n") for one in ("X", "Y")]
+    kept = store(node("n"), device_class(), *pool(nic("A"), nic("B")), others[0], rules=ON)
+    for subnet in ("a", "b", "c"):
+        load(kept, [typed(sharing("h", "A", subnet)), typed(sharing("i", "B", "c"))])
+        kept.snapshot()
+    load(kept, [typed(others[1])])
+    seen = kept.snapshot()
+    assert [lock.mode for lock in sharing_modes(seen)] == ["subnet=c"] * 2
+    assert seen.occupancy.locks.values[2:] == [(("subnet", "c"),)]
+
+
 def twin(holders: dict[str, list[tuple[str, str]]], subnets: tuple[str | None, ...]) -> list[str] | None:
     """The first devices, in order, that the requests of a claim can have: tries them all."""
     for choice in product("ABX", repeat=len(subnets)):
