@@ -43,6 +43,8 @@ class Situation(NamedTuple):
     explanations: Sequence[Explanation] = ()
     """Instead of questions, for pods that request devices of a plugin"""
     message: str = ""
+    """Begins with `reason`, if there is one"""
+    reason: str = ""
     allocated: bool = False
     """Without questions: whether nothing is pending"""
     known: bool = True
@@ -141,7 +143,7 @@ def in_manifests(
     for answer in report.answers:
         named = answer.pod == key if of_pod else key in answer.claims
         if named and isinstance(answer.outcome, Blocked):
-            return Situation(message=f"{answer.reason}: {answer.message}")
+            return Situation(message=f"{answer.reason}: {answer.message}", reason=answer.reason)
     claims = {claim.key: claim for claim in bundle.of(ResourceClaim)}
     return without_questions(key, claims, {pod.key: pod for pod in bundle.of(Pod)}, of_pod=of_pod)
 

@@ -154,9 +154,8 @@ class Fleet:
             raise Rejected(found.message)
         made = [*found.explanations, *(question.explained(steps) for question in found.questions)]
         if not made:
-            reason, _, message = found.message.rpartition(": ") if not found.allocated else ("", "", "")
-            none = Rows(Gate)
-            return Explanation(found.allocated, False, "", reason, message or found.message, "", none, (), ())
+            message = found.message.removeprefix(f"{found.reason}: ")
+            return Explanation(found.allocated, False, "", found.reason, message, "", Rows(Gate), (), ())
         return _explanation(next((one for one in made if one.allocatable), made[0]))
 
     def what_if(

@@ -88,6 +88,15 @@ def test_an_explanation_has_the_gates_and_what_to_do():
     assert any("n0" in miss for miss in found.nearest)
 
 
+def test_the_reason_of_a_pod_without_gates_is_a_name_also_if_its_message_has_colons():
+    pod = dra.pod("p", ["one"])
+    pod["metadata"]["annotations"] = {"dra-reconciler.io/gang": "g", "dra-reconciler.io/gang-size": "many"}
+    pod["spec"]["schedulingGates"] = [{"name": "dra-reconciler.io/allocation"}]
+    found = fleet(dra.claim("one", "gpu"), pod).explain("p", pod=True)
+    assert (found.allocatable, found.reason) == (False, "GangInvalid")
+    assert found.message.startswith("Pod default/p: metadata.annotations[dra-reconciler.io/gang-size]: ")
+
+
 def test_a_pod_is_explained_with_all_its_claims_and_an_unknown_name_is_an_error():
     room = fleet(dra.claim("only-one", "gpu"), dra.pod("p", ["only-one"], cpu="1"))
     assert room.explain("p", pod=True).allocatable
