@@ -196,8 +196,7 @@ def _list(
             progress.stage("reading the cluster")
             lines = from_cluster(of_cluster(connection, rules, policies))
     chosen = selection.of(lines)
-    where = "" if selection.namespace is None else f" in namespace {selection.namespace}; -A looks in all"
-    print_lines(chosen, output, console, clock.now(), nothing=f"nothing is pending{where}")
+    print_lines(chosen, output, console, clock.now(), nothing=f"nothing is pending{selection.words}")
     exit_unless(not chosen)
 
 

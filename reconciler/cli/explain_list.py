@@ -75,6 +75,15 @@ class Selection(Struct, frozen=True):
     labels: str
     reason: str | None
 
+    @property
+    def words(self) -> str:
+        """It, in words; empty if it is everything."""
+        return (
+            (f" for reason {self.reason}" if self.reason else "")
+            + (f" with labels {self.labels}" if self.labels else "")
+            + (f" in namespace {self.namespace}; -A looks in all" if self.namespace is not None else "")
+        )
+
     def of(self, lines: Iterable[Line]) -> list[Line]:
         """The selected lines."""
         # Late import: only for this option.

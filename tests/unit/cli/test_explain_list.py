@@ -83,6 +83,11 @@ def test_nothing_that_waits_is_said():
         0,
         "nothing is pending in namespace default; -A looks in all\n",
     )
+    chosen = listed("-A", "--reason", "NoSuchReason", "-l", "team=b")
+    assert (chosen.exit_code, chosen.stdout) == (
+        0,
+        "nothing is pending for reason NoSuchReason with labels team=b\n",
+    )
 
 
 @pytest.mark.parametrize("target", ["claim/big", "resourceclaims.resource.k8s.io/big", "default/big", "big"])
