@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeVar, get_args
 
 import reconciler.plugins  # noqa: F401 - registers them
 from reconciler.allocation.dra.budget import STEPS
@@ -67,6 +67,7 @@ Policy = str | Mapping[str, str]
 """The name of a placement policy; or one for each driver or `class:NAME`, and `*` for all others"""
 Release = Literal["1.36", "1.37"]
 By = Literal["driver", "pool", "node"]
+T = TypeVar("T")
 _OPTIONS = {"koordinator_semantics": "proposal"}
 _EFFORT = 200_000
 """Choices that a measurement examines, as in `top`"""
@@ -80,7 +81,7 @@ class Fleet:
 
     def __init__(self, *objects: Objects, release: Release = "1.37", feature_gates: str = "") -> None:
         """A fleet of objects as dicts. `feature_gates` is such as `A=true,B=false`. Raises Rejected."""
-        self._rules = Semantics(release, with_gates(feature_gates))
+        self._rules = Semantics(_one_of(Release, "release", release), with_gates(feature_gates))
         self._bundle = _read(_documents(objects))
 
     @classmethod
@@ -276,6 +277,7 @@ class Fleet:
         )
 
     def _lines(self, by: By) -> list[Line]:
+        _one_of(By, "part", by)
         snapshot = store_of(bundle_objects(self._bundle), self._rules).snapshot()
         return lines(measure(fleet_layout(snapshot.topology), snapshot.occupancy, Solver(effort=_EFFORT)), by)
 
@@ -290,6 +292,8 @@ def _flat(objects: Iterable[Objects]) -> Iterator[Manifest]:
     for one in objects:
         if isinstance(one, Mapping):
             yield one
+        elif isinstance(one, str | Path):
+            raise Rejected(f"{str(one)[:100]!r} is not an object; Fleet.load reads files")
         else:
             yield from _flat(one)
 
@@ -322,6 +326,12 @@ def _policies(policy: Policy, demand: str | Path | None, seed: int) -> Policies:
 def _key(name: str) -> ObjectKey:
     namespace, _, last = name.rpartition("/")
     return ObjectKey(namespace or "default", last)
+
+
+def _one_of(known: Any, what: str, given: T) -> T:
+    if given not in get_args(known):
+        raise Rejected(f"there is no {what} {given!r}; known: {', '.join(get_args(known))}")
+    return given
 
 
 def _text(key: ObjectKey | None) -> str:

@@ -10,6 +10,7 @@ import sys
 import types
 import typing
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,21 @@ def test_the_reason_of_a_pod_without_gates_is_a_name_also_if_its_message_has_col
     found = fleet(dra.claim("one", "gpu"), pod).explain("p", pod=True)
     assert (found.allocatable, found.reason) == (False, "GangInvalid")
     assert found.message.startswith("Pod default/p: metadata.annotations[dra-reconciler.io/gang-size]: ")
+
+
+@pytest.mark.parametrize(
+    ("ask", "wrong", "said"),
+    [
+        (dra.Fleet, "manifests/", "'manifests/' is not an object; Fleet.load reads files"),
+        (dra.Fleet, [Path("manifests")], "'manifests' is not an object; Fleet.load reads files"),
+        (lambda release: dra.Fleet(release=release), "1.35", "no release '1.35'; known: 1.36, 1.37"),
+        (lambda by: fleet().usage(by), "model", "no part 'model'; known: driver, pool, node"),
+        (lambda by: fleet().profiles(by), "model", "no part 'model'; known: driver, pool, node"),
+    ],
+)
+def test_a_mistake_is_named(ask: Callable[[typing.Any], object], wrong: object, said: str):
+    with pytest.raises(dra.Rejected, match=re.escape(said)):
+        ask(wrong)
 
 
 def test_a_pod_is_explained_with_all_its_claims_and_an_unknown_name_is_an_error():
