@@ -52,6 +52,7 @@ from reconciler.cli.output import (
     echo_value,
     print_line,
     print_table,
+    remark,
     remarks_on,
 )
 from reconciler.cli.progress import ProgressTracker, track_progress
@@ -269,6 +270,10 @@ def _requests(answer: Answer, output: str) -> str:
     """The nodes of the cheapest option as YAML, in the form of an autoscaler. Raises Rejected."""
     best = answer.result.options[0] if answer.result.options else None
     if best is None:
+        fits = answer.result.fits_now
+        remark(
+            f"note: {'all fits now' if fits else 'part fits on no shape, see -o table'}; no nodes are named"
+        )
         return ""
     if output == NODE_CLAIMS:
         return as_documents(list(node_claims(best, answer.shapes)))

@@ -203,6 +203,20 @@ def test_new_nodes_as_growth_of_node_groups(say):
 
 
 @pytest.mark.parametrize(
+    ("devices", "code", "said"),
+    [
+        (1, 0, "note: all fits now; no nodes are named\n"),
+        (9, 1, "note: part fits on no shape, see -o table; no nodes are named\n"),
+    ],
+)
+@pytest.mark.parametrize("output", ["nodeclaims", "nodegroups"])
+def test_an_answer_without_new_nodes_says_why(say, output: str, devices: int, code: int, said: str):
+    asked = demand(f"{{name: some, count: 1, spec: {requests(devices)}}}")
+    result = say(asked, "-o", output, world=labelled_fleet(**KARPENTER_NODE))
+    assert (result.exit_code, result.stdout, result.stderr) == (code, "", said)
+
+
+@pytest.mark.parametrize(
     ("output", "labels", "missing"),
     [
         ("nodeclaims", {}, "karpenter.k8s.aws/ec2nodeclass"),
