@@ -3,7 +3,6 @@
 Flags override the environment (`DRA_RECONCILER_` and the field's name), which overrides the file.
 """
 
-import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
@@ -393,11 +392,6 @@ REMOVED: dict[str, str] = {
     "traces": "traces are on where OTEL_EXPORTER_OTLP_ENDPOINT is set",
 }
 """Settings of 0.3.0 -> what to do without them"""
-
-
-def first_sentence(text: str) -> str:
-    """The first sentence of a setting's text, with its period, in one line."""
-    return re.split(r"(?<=\.)\s", text + " ", maxsplit=1)[0].replace("\n", " ")
 
 
 def load(flags: Mapping[str, Any], file: Path | None) -> Settings:

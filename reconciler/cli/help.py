@@ -1,5 +1,6 @@
 """How options are declared: in groups, and those that few need only in `--help-all`."""
 
+import re
 from collections.abc import Callable
 from functools import partial, reduce
 from typing import Any
@@ -44,6 +45,11 @@ _HELP_ALL = click.Option(
     callback=_show_all,
     help="Show this message with all options.",
 )
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence of a setting's text, with its period, in one line."""
+    return re.split(r"(?<=\.)\s", text + " ", maxsplit=1)[0].replace("\n", " ")
 
 
 def add_help_all(command: click.Command) -> None:

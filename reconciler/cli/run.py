@@ -16,7 +16,7 @@ from reconciler import app
 from reconciler.aio.tasks import Stopped, unless
 from reconciler.cli.convert import read_for_server
 from reconciler.cli.exits import Exit, NoAnswer, errors_as, exit_on_errors
-from reconciler.cli.help import F, advanced_option, all_of
+from reconciler.cli.help import F, advanced_option, all_of, first_sentence
 from reconciler.cli.options import Duration, connection_options, files_option
 from reconciler.cli.rule_options import (
     demand_option,
@@ -33,7 +33,7 @@ from reconciler.cluster.target import choose_target, without_password
 from reconciler.operations.logs.setup import configure
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.serving.server import access_for, serving
-from reconciler.settings import REMOVED, Flag, Settings, first_sentence, flag_of, load
+from reconciler.settings import REMOVED, Flag, Settings, flag_of, load
 
 log = structlog.get_logger()
 
