@@ -198,15 +198,16 @@ class Evictor:
         """Ask for no eviction any more: no plan is carried out (EVR-2). What fails is tried again later."""
         if self._requests is None:
             return
+        # Another plan may begin meanwhile, and ask for evictions, or end, and withdraw these as well.
+        asked, self._asked = self._asked, {}
         try:
             if self._old:
                 await self._requests.withdraw_all()
                 self._old = False
-            while self._asked:
-                uid, (namespace, _) = next(iter(self._asked.items()))
+            for uid, (namespace, _) in asked.items():
                 await self._requests.withdraw(namespace, uid)
-                del self._asked[uid]
         except ReconcilerError as exc:
+            self._asked = {**asked, **self._asked}
             log.info("eviction requests not withdrawn yet", error=str(exc))
 
     def leaves(self, victim: Victim) -> None:

@@ -1,6 +1,8 @@
 """Asking others to end a pod before it is evicted (EVR-1 to EVR-4), a preview."""
 
+import asyncio
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -14,6 +16,7 @@ from reconciler.control.relocation.evictor import AGAIN, Evictor, Rates
 from reconciler.control.relocation.ground import Victim
 from reconciler.control.waiting import Pause
 from reconciler.embedded import ApiServer
+from reconciler.errors import Retry
 from reconciler.state.nominations import of_pod
 from tests.tools.driving import PODS, call, ok
 from tests.tools.simulation.memory import InMemory
@@ -105,6 +108,32 @@ async def test_what_no_plan_needs_is_withdrawn():
     assert made.requests == []
     assert made.is_there
     await made.evictor.withdraw()
+
+
+async def test_two_plans_that_end_withdraw_a_request_at_the_same_time(monkeypatch: pytest.MonkeyPatch):
+    made = Asking()
+    await made.evict()
+    delete = made.client.delete
+
+    async def slowly(*args: Any) -> None:
+        await asyncio.sleep(0)
+        await delete(*args)
+
+    monkeypatch.setattr(made.client, "delete", slowly)
+    await asyncio.gather(made.evictor.withdraw(), made.evictor.withdraw())
+    assert made.requests == []
+
+
+async def test_a_request_that_could_not_be_withdrawn_is_withdrawn_later(monkeypatch: pytest.MonkeyPatch):
+    made = Asking()
+    await made.evictor.withdraw()  # nothing is left of an earlier process
+    await made.evict()
+    with monkeypatch.context() as busy:
+        busy.setattr(made.client, "delete", AsyncMock(side_effect=Retry("busy")))
+        await made.evictor.withdraw()
+    assert len(made.requests) == 1
+    await made.evictor.withdraw()
+    assert made.requests == []
 
 
 async def test_what_an_earlier_process_asked_for_is_withdrawn():
