@@ -20,7 +20,7 @@ from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import GROUP_CLAIMS
 from reconciler.control.audit import lost_device, written_by_us
 from reconciler.control.ownership import Ownership, is_made_for_another
-from reconciler.control.special_claims import REMEDY, UNSAFE, unserved, wanted_claim
+from reconciler.control.special_claims import REMEDY, UNSAFE, is_there, unserved, wanted_claim
 from reconciler.control.steps import Blocked, Decide, Free, Nothing, Step, Ungate
 from reconciler.control.units import Kind, Roster, Unit
 from reconciler.errors import Rejected
@@ -194,7 +194,8 @@ class Planner:
         if todo or not isinstance(step, Decide) or known is None or known.uid != pod.metadata.uid:
             return step
         (place,) = known.places
-        return Ungate(pod, place) if step.nodes is None or place.node in step.nodes else step
+        suits = step.nodes is None or place.node in step.nodes
+        return Ungate(pod, place) if suits and is_there(place, self._store.snapshot()) else step
 
     def _needs(self, pod: Pod) -> "Step | _Needs":
         """What a pod needs, before it is known which nodes it may use."""

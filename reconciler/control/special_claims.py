@@ -81,6 +81,11 @@ def selected_drivers(claim: ResourceClaim, snapshot: Snapshot) -> dict[str, set[
     return found
 
 
+def is_there(place: HeldPlace, snapshot: Snapshot) -> bool:
+    """Whether the node of a place and the devices that were chosen exist still."""
+    return place.node in snapshot.topology.nodes and all(map(snapshot.fleet.rows_of, place.devices))
+
+
 class HandOverTerms(NamedTuple):
     """How pods are handed to kube-scheduler."""
 

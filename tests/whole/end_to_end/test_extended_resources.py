@@ -3,7 +3,10 @@
 import asyncio
 from typing import Any
 
-from reconciler.api.validation.served_kinds import POD, SLICE
+import pytest
+
+from reconciler.api.validation.kinds import ServedKind
+from reconciler.api.validation.served_kinds import NODE, POD, SLICE
 from reconciler.cli.special_claims import schedule
 from reconciler.control.decisions.allocating import Allocated, AllocatedByScheduler, Ungated, Waits
 from reconciler.control.decisions.every import Nominated, NominationExpired, NominationUsed
@@ -111,6 +114,23 @@ async def test_the_gate_stays_until_kube_scheduler_has_seen_our_last_allocation_
         cluster.load(asking("q", 1))
         await running.heard(Ungated, 2)
         assert moment() - began <= 0.5
+
+
+@pytest.mark.parametrize("kind", [NODE, SLICE], ids=["node", "slice"])
+async def test_a_pod_whose_node_or_devices_go_before_its_gate_gets_another_node(kind: ServedKind):
+    cluster = fleet(a=2, b=2)
+    cluster.load(claim("here", 1))
+    async with reconciling(cluster, controllers=True, schedule=schedule) as running:
+        await running.heard(Allocated)
+        assert cluster.devices("here") == ["a/d0"]
+        cluster.load(asking("p", 1))
+        await running.heard(Nominated)
+        gone = next(one for one in cluster.api.store[kind].scan("") if "a" in one.object["metadata"]["name"])
+        cluster.api.delete(kind, "", gone.object["metadata"]["name"])
+        await running.heard(AllocatedByScheduler)
+    assert cluster.pod("p")["spec"]["nodeName"] == "b"
+    assert [held.nodes for held in running.of(Nominated)] == [("a",), ("b",), ("b",)]
+    assert not running.of(NominationExpired)
 
 
 async def test_a_process_that_starts_later_holds_the_node_as_well():
