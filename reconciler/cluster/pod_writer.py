@@ -155,6 +155,8 @@ class EvictionRequests:
         }
         try:
             await self._client.create(EVICTION_REQUEST, body)
+        except Gone:
+            return False  # not served any more. Whether the pod is there, its eviction tells
         except Conflict:
             asked = await self._client.get(EVICTION_REQUEST, ObjectKey(pod.namespace, _request(uid)))
             conditions = mappings(mapping(asked.get("status")).get("conditions"))

@@ -16,7 +16,7 @@ from reconciler.control.relocation.evictor import AGAIN, Evictor, Rates
 from reconciler.control.relocation.ground import Victim
 from reconciler.control.waiting import Pause
 from reconciler.embedded import ApiServer
-from reconciler.errors import Retry
+from reconciler.errors import Gone, Retry
 from reconciler.state.nominations import of_pod
 from tests.tools.driving import PODS, call, ok
 from tests.tools.simulation.memory import InMemory
@@ -97,6 +97,15 @@ async def test_a_request_that_failed_or_is_not_served_is_not_waited_for(failed: 
         status = {"conditions": [{**condition, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}
         path = f"{REQUESTS}/dra-reconciler-{made.uid}/status"
         ok(made.api, "PUT", path, {**made.requests[0], "status": status})
+    assert await made.evict(1.0) is None
+    assert not made.is_there
+
+
+async def test_a_pod_is_evicted_where_requests_are_not_served_any_more(monkeypatch: pytest.MonkeyPatch):
+    made = Asking()
+    await made.evict()
+    monkeypatch.setattr(made.client, "create", AsyncMock(side_effect=Gone("no such kind")))
+    monkeypatch.setattr(made.evictor, "_evictions", Evictions(Client(InMemory(made.api))))
     assert await made.evict(1.0) is None
     assert not made.is_there
 
