@@ -8,7 +8,7 @@ from pathlib import Path
 import structlog
 
 from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.plan import Reason, Unsatisfied
+from reconciler.api.objects.plan import Unsatisfied
 from reconciler.state.devices.snapshot import Snapshot, View
 
 log = structlog.get_logger()
@@ -26,7 +26,7 @@ class HardQuestions:
     def keep(self, claims: Sequence[ResourceClaim], snapshot: Snapshot, answer: Unsatisfied) -> None:
         """Keep a question that was given up. Called by threads, too. The same question has the same file."""
         names = [name for name, message in answer.nodes_refused if message.startswith("gave up")]
-        if answer.reason is not Reason.GAVE_UP or not names:
+        if not names:
             return
         items = [*_fleet(snapshot.topology.view(names[0]), snapshot), *_asked(claims, snapshot)]
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=1)
