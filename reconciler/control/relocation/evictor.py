@@ -146,7 +146,7 @@ class Evictor:
         self._asked: dict[str, tuple[str, float]] = {}
         """Uid -> namespace, and when others were asked to end the pod"""
         self._old = requests is not None
-        """Whether an earlier process may have asked"""
+        """Whether an earlier leader may have asked"""
 
     def wait(self) -> float:
         """Seconds until the rates allow another eviction; 0 if they do."""
@@ -194,20 +194,23 @@ class Evictor:
         self._unanswered = victim.uid, granted  # if it leaves now, it does so because it was asked
         return min(AGAIN, since + self._patience - now)
 
+    def stand_by(self) -> None:
+        """Another process leads, and may ask."""
+        self._asked, self._old = {}, self._requests is not None
+
     async def withdraw(self) -> None:
         """Ask for no eviction any more: no plan is carried out (EVR-2). What fails is tried again later."""
         if self._requests is None:
             return
         # Another plan may begin meanwhile, and ask for evictions, or end, and withdraw these as well.
-        asked, self._asked = self._asked, {}
+        asked, old, self._asked, self._old = self._asked, self._old, {}, False
         try:
-            if self._old:
+            if old:
                 await self._requests.withdraw_all()
-                self._old = False
             for uid, (namespace, _) in asked.items():
                 await self._requests.withdraw(namespace, uid)
         except ReconcilerError as exc:
-            self._asked = {**asked, **self._asked}
+            self._asked, self._old = {**asked, **self._asked}, old or self._old
             log.info("eviction requests not withdrawn yet", error=str(exc))
 
     def leaves(self, victim: Victim) -> None:

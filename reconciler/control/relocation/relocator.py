@@ -85,7 +85,9 @@ class Relocator:
                 began = self._clock()
                 try:
                     await self._step()
-                    if self._means.turns.idle and self._means.leads():
+                    if not self._means.leads():
+                        self._means.evictor.stand_by()
+                    elif self._means.turns.idle:
                         await self._means.evictor.withdraw()
                 except Closed:
                     return

@@ -155,6 +155,22 @@ async def test_what_an_earlier_process_asked_for_is_withdrawn():
     assert [one["metadata"]["name"] for one in made.requests] == ["others"]
 
 
+async def test_who_leads_again_withdraws_what_the_leader_in_between_asked_for():
+    made = Asking()
+    await made.evictor.withdraw()
+    await made.another().evict(made.victim, made.granted)
+    made.evictor.stand_by()
+    await made.evictor.withdraw()
+    assert made.requests == []
+
+
+async def test_who_leads_again_asks_again():
+    made = Asking()
+    await made.evict()
+    made.evictor.stand_by()
+    assert await made.evict(PATIENCE) == AGAIN
+
+
 SPEC = {"target": {"pod": {"name": "p", "uid": "u"}}, "requester": "acme.io/drain", "intent": "Eviction"}
 
 

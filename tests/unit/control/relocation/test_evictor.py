@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Container
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from hypothesis import given
@@ -366,12 +367,14 @@ class Making:
         budgets.listed = True
         picture.listed.set()
         unused: Any = None
+        self.leads, self.requests = True, AsyncMock()
+        pause = Pause(PauseReasons(), unused, unused)
         means = Means(
             picture,
             budgets,
-            unused,
+            Evictor(unused, unused, pause, clock=unused, report=unused, requests=self.requests),
             self.turns,
-            leads=lambda: True,
+            leads=lambda: self.leads,
             clock=asyncio.get_running_loop().time,
             now=lambda: datetime.now(UTC),
             report=lambda _: None,
@@ -413,3 +416,12 @@ async def test_who_needs_no_room_does_not_give_up_the_turn_that_another_waits_fo
     async with making() as room:
         assert await room.kept_from_moving(A, needing={A})
         assert await room.kept_from_moving(A, B, needing={A})
+
+
+async def test_each_time_that_it_begins_to_lead_it_withdraws_what_an_earlier_leader_asked_for():
+    async with making() as room:
+        room.turns.end(Purpose.REBALANCING)
+        for leads in (True, True, False, True, True):
+            room.leads = leads
+            await asyncio.sleep(AGAIN)
+        assert room.requests.withdraw_all.await_count == 2
