@@ -183,6 +183,8 @@ PROCESS_EVENTS = (
     Event("status port certificate not reloaded", WARNING, "Its files cannot be used.",
           ("error",)),
     Event("status port token review failed", WARNING, "The API server did not answer.", ("error",)),
+    Event("malformed status requests", WARNING,
+          "The status port got what is not HTTP; at most one line a minute.", ("refused", "error")),
     Event("status request failed", ERROR, "The status port failed.",
           ("path", "exception")),
     Event("device metrics failed", ERROR, "Device metrics failed.",

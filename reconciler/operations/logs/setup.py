@@ -44,6 +44,7 @@ def configure(level: str, form: Format = "auto") -> None:
         wrapper_class=structlog.make_filtering_bound_logger(level),
     )
     handler = _Handler(lines)
+    handler.addFilter(_without_request)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=before,
@@ -56,13 +57,20 @@ def configure(level: str, form: Format = "auto") -> None:
     logging.getLogger(LOGGER).setLevel(level.upper())
 
 
+def _without_request(record: logging.LogRecord) -> bool:
+    """Drop the traceback of an error about a malformed request: it quotes the request, with its tokens."""
+    if record.exc_info and type(record.exc_info[1]).__module__.startswith("aiohttp."):
+        record.exc_info = None
+    return True
+
+
 class _Lines:
     """Writes lines of all threads to a stream, each at once and whole."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._lock = RLock()
-        self._names = structlog.stdlib.LoggerFactory()
+        self._names = structlog.stdlib.LoggerFactory([__name__])
 
     def logger(self, *name: str) -> "_Logger":
         """A logger. Its default name is the module that uses it."""

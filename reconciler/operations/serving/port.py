@@ -11,6 +11,7 @@ from platform import python_version
 
 import structlog
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from msgspec import Struct
 
 from reconciler.operations.serving.access import Access, Denied
@@ -18,6 +19,7 @@ from reconciler.operations.serving.access import Access, Denied
 log = structlog.get_logger()
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+MALFORMED = "malformed HTTP request"
 AT_ONCE = 32
 """Concurrent requests; each may block the event loop for a few milliseconds"""
 
@@ -67,6 +69,8 @@ class StatusPort:
             return _text(denied.status, str(denied), denied.headers)
         except web.HTTPException as exc:  # for example, a body that is too large
             return _text(exc.status, exc.reason)
+        except (HttpProcessingError, web.RequestPayloadError):  # their texts quote the body
+            return _text(400, MALFORMED)
         except ConnectionError:
             raise
         except Exception:

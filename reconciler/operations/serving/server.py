@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Never
+from typing import Any, Never
 
 import structlog
 from aiohttp import web
@@ -19,7 +19,7 @@ from msgspec import Struct
 from reconciler.cluster.client import Client
 from reconciler.errors import Rejected
 from reconciler.operations.serving.access import Access, Local, Review, Token, is_loopback
-from reconciler.operations.serving.port import StatusPort
+from reconciler.operations.serving.port import MALFORMED, StatusPort
 from reconciler.settings import Settings
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -40,6 +40,35 @@ class Limits(Struct, frozen=True):
     seconds: float = MAX_SECONDS
 
 
+QUIET_SECONDS = 60.0
+"""From a line about malformed requests until the next one"""
+
+
+class _Connection(web.RequestHandler):
+    """Repeats nothing of a malformed request, neither to its sender nor to the log.
+
+    aiohttp quotes the invalid bytes in both, and they may be a token in a header that a proxy has spoiled.
+    """
+
+    def __init__(self, server: "LimitedServer", **options: Any) -> None:
+        super().__init__(server, **options)
+        self._refused = server.refused
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """See `web.RequestHandler`."""
+        return super().handle_error(request, status, exc, message and f"{MALFORMED}\n")
+
+    def log_exception(self, *_: Any, exc_info: Any = None, **__: Any) -> None:
+        """See `web.RequestHandler`."""
+        self._refused(type(exc_info).__name__)
+
+
 class LimitedServer(web.Server):
     """An HTTP server that closes connections beyond the limits."""
 
@@ -53,19 +82,32 @@ class LimitedServer(web.Server):
             finally:
                 self._answered.discard(request.protocol)
 
-        super().__init__(
-            answer,
-            handler_cancellation=True,
-            access_log=None,
-            keepalive_timeout=limits.seconds,  # also for the first request
-            max_headers=MAX_HEADERS,
-            max_line_size=MAX_LINE,
-            max_field_size=MAX_LINE,
-        )
+        super().__init__(answer, handler_cancellation=True)
+        self._options: dict[str, Any] = {
+            "access_log": None,
+            "keepalive_timeout": limits.seconds,  # also for the first request
+            "max_headers": MAX_HEADERS,
+            "max_line_size": MAX_LINE,
+            "max_field_size": MAX_LINE,
+        }
         self._max_connections = limits.connections
         self._open: dict[web.RequestHandler, asyncio.Transport] = {}
         self._answered: set[web.RequestHandler] = set()
         """Connections with a request in progress"""
+        self._unlogged = 0
+        self._quiet_until = 0.0
+
+    def __call__(self) -> web.RequestHandler:
+        """See `web.Server`."""
+        return _Connection(self, loop=asyncio.get_running_loop(), **self._options)
+
+    def refused(self, error: str) -> None:
+        """Count a malformed request; log how many there were, unless a line was written a moment ago."""
+        self._unlogged += 1
+        now = asyncio.get_running_loop().time()
+        if now >= self._quiet_until:
+            log.warning("malformed status requests", refused=self._unlogged, error=error)
+            self._unlogged, self._quiet_until = 0, now + QUIET_SECONDS
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         """See `web.Server`."""

@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import pytest
 import structlog
+from aiohttp.http_exceptions import BadHttpMessage
 from structlog.testing import capture_logs
 
 from reconciler.api.objects.meta import ObjectKey
@@ -108,6 +109,14 @@ def test_libraries_are_heard_from_warnings_upwards_and_in_the_same_form(monkeypa
     assert [(line["event"], line["logger"], line["level"]) for line in lines] == [
         ("connection lost", "some.library", "warning")
     ]
+
+
+def test_an_error_of_aiohttp_is_logged_without_what_it_quotes(monkeypatch: pytest.MonkeyPatch):
+    """The embedded server has no part of ours between aiohttp and the log."""
+    logged(monkeypatch, stream := io.StringIO())
+    logging.getLogger("aiohttp.server").error("Error handling request", exc_info=BadHttpMessage("Bearer abc"))
+    assert "Error handling request" in stream.getvalue()
+    assert "abc" not in stream.getvalue()
 
 
 def fail_with(token: str) -> None:

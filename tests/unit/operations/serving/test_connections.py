@@ -1,6 +1,9 @@
 """Who comes to the status port and asks nothing, slowly, or too much, keeps nobody else out."""
 
 import asyncio
+import io
+import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime
@@ -11,6 +14,7 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
+from reconciler.operations.logs.setup import configure
 from reconciler.operations.metrics import catalogue as of
 from reconciler.operations.metrics.meters import labelled
 from reconciler.operations.serving.access import Local
@@ -37,6 +41,10 @@ class Door:
         return web.Response(text="at last")
 
 
+async def repeat(request: web.BaseRequest) -> web.StreamResponse:
+    return web.Response(text=await request.text())
+
+
 async def hello(_: web.BaseRequest) -> web.StreamResponse:
     return web.Response(text="hello")
 
@@ -45,6 +53,7 @@ async def hello(_: web.BaseRequest) -> web.StreamResponse:
 async def served(door: Door | None = None, limits: Limits = LIMITS, **flags: Any) -> AsyncIterator[URL]:
     port = StatusPort(Local())
     port.add(Route("/livez", hello, open=True), Route("/slow", (door or Door()).answer, open=True))
+    port.add(Route("/body", repeat, methods=("POST",)))
     async with serving(port, Settings(**flags), now=utc_now, limits=limits) as url:
         yield URL(url)
 
@@ -162,6 +171,35 @@ async def test_too_large_headers_are_rejected(header: bytes):
     async with served() as url, visitor(url) as one:
         one.send(ASKS + header + b"\r\n\r\n")
         assert (await one.end()).startswith((b"HTTP/1.1 400", b"HTTP/1.0 400"))
+
+
+@pytest.mark.loopback
+async def test_nothing_of_a_malformed_request_is_repeated(monkeypatch: pytest.MonkeyPatch):
+    """Neither to its sender nor in the log, which gets one line for all: a header may be a spoilt token."""
+    monkeypatch.setattr(sys, "stderr", stderr := io.StringIO())
+    configure("info", "json")
+    body = ASKS.replace(b"GET /livez", b"POST /body")
+    cases = [
+        ASKS + b"X: a\rBearer MARK\r\n\r\n",
+        ASKS + b"Autho rization: Bearer MARK\r\n\r\n",
+        ASKS + b"Authorization Bearer MARK\r\n\r\n",
+        ASKS + b"Authorization: MARK\0\r\n\r\n",
+        ASKS + b"Content-Length: MARK\r\n\r\n",
+        b"GET http://[MARK HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/MARK\r\n\r\n",
+        body + b"Transfer-Encoding: chunked\r\n\r\nMARK\r\n",
+        body + b"Transfer-Encoding: chunked\r\n\r\n1\r\nMARK\r\n",
+        body + b"Content-Encoding: gzip\r\nConnection: close\r\nContent-Length: 4\r\n\r\nMARK",
+    ]
+    async with served() as url:
+        for case in cases:
+            async with visitor(url) as one:
+                one.send(case)
+                head, _, said = (await one.end()).partition(b"\r\n\r\n")
+            assert (head[9:12], said, b"MARK" in head) == (b"400", b"malformed HTTP request\n", False), case
+    (line,) = stderr.getvalue().splitlines()
+    assert json.loads(line)["event"] == "malformed status requests"
+    assert (json.loads(line)["logger"], "MARK" in line) == ("reconciler.operations.serving.server", False)
 
 
 # -- Telemetry before and after the parts of a process registered their signals.
