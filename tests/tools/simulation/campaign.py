@@ -15,13 +15,17 @@ from typing import Any
 
 import click
 
+from tests.tools.simulation import handing_over
 from tests.tools.simulation.schedule import Outcome, run
 
+EXTENDED = "extended"
+"""With extended resources, whose claims kube-scheduler makes"""
 TURNS = (
-    "", "gangs", "evictions", "", "moves", "pair", "", "announced", "bursts", "sockets",
-    "", "gangs", "evictions", "", "moves", "pair", "gangs", "", "announced", "moves",
+    "", "gangs", "evictions", "", "moves", "pair", EXTENDED, "announced", "bursts", "sockets",
+    "", "gangs", "evictions", "", "moves", "pair", "gangs", EXTENDED, "announced", "gangs",
 )  # fmt: skip
-"""The kinds by which seeds are played in turns; empty: one replica without what the others have"""
+"""The kinds by which seeds are played in turns; empty: one replica without what the others have. Every fifth
+gang is a tree of two"""
 PART = 1_000_000
 """Seeds of a part. Those below the first part are for `make test` and `make soak`"""
 
@@ -32,6 +36,8 @@ def kind_of(seed: int) -> str:
 
 def play(seed: int) -> Outcome:
     kind = kind_of(seed)
+    if kind == EXTENDED:
+        return handing_over.run(seed)
     kinds: dict[str, Any] = {kind: True} if kind else {}
     return run(seed, **kinds)
 
@@ -61,12 +67,15 @@ def main(record: Path, part: int, schedules: int, seconds: float, processes: int
     with record.open("a") as lines, ProcessPoolExecutor(processes, max_tasks_per_child=500) as pool:
         for outcome in _played(pool, in_time, 2 * processes):
             new = {"seed": outcome.seed, "kind": kind_of(outcome.seed), "findings": outcome.findings}
-            lines.write(json.dumps(new) + "\n")
+            lines.write(json.dumps(new | {"trees": outcome.count["trees"]}) + "\n")
             lines.flush()
     all_of_it = played(record)
     kinds = Counter(str(line["kind"] or "plain") for line in all_of_it)
     for kind, number in kinds.most_common():
         print(f"{number:9}  {number / len(all_of_it):4.0%}  {kind}")
+    print(
+        f"{sum('trees' in line and line['trees'] > 0 for line in all_of_it):9}  of these with trees of gangs"
+    )
     failed = [line for line in all_of_it if line["findings"]]
     for line in failed:
         flag = f"--{line['kind']} " if line["kind"] else ""

@@ -74,6 +74,7 @@ class Gangs:
         name, size = f"g{len(self._gangs)}", random.choice((2, 2, 3, 4))
         source = random.choice(("annotation", "annotation", "group", "shared", "tree"))
         size = 4 if source == "tree" else size
+        self._count["trees"] += source == "tree"
         wanted = tuple(
             random.choices(templates, k=random.choice((0, 1, 1, 1, 2)) if source != "shared" else 1)
         )

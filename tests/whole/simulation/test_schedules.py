@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from reconciler.control import background_search
-from tests.tools.simulation.campaign import TURNS, main, played
+from tests.tools.simulation.campaign import EXTENDED, TURNS, main, played
 from tests.tools.simulation.schedule import (
     ANNOUNCED,
     ANNOUNCED_PAIRS,
@@ -106,7 +106,17 @@ def test_a_seed_gives_the_same_schedule_again(seed: int):
 def test_gangs_evictions_and_moves_are_a_tenth_each_and_every_kind_is_played():
     shares = Counter(TURNS)
     assert min(shares[kind] for kind in ("gangs", "evictions", "moves")) >= len(TURNS) / 10
-    assert set(shares) == {"", "gangs", "evictions", "moves", "pair", "sockets", "bursts", "announced"}
+    assert set(shares) == {
+        "",
+        "gangs",
+        "evictions",
+        "moves",
+        "pair",
+        "sockets",
+        "bursts",
+        "announced",
+        EXTENDED,
+    }
 
 
 def test_a_record_that_was_cut_off_is_played_on(tmp_path: Path):
