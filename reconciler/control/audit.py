@@ -183,7 +183,8 @@ class Audit:
     """Checks every device whose holders changed, and reports each double allocation once.
 
     Answers to our requests show claims in later versions than the watch has reached, so the other holder may
-    be deleted already. A double allocation is only suspected until the watch has reached that version.
+    be deleted already. A double allocation is only suspected until the watch has reached that version, and
+    while a plan may still fail.
     """
 
     def __init__(self, store: Store, report: Report) -> None:
@@ -232,7 +233,7 @@ class Audit:
                 found |= claims
                 if claims in (self._reported.get(device), self._ending.get(device)):
                     continue
-                if any(self._is_ahead_of_watch(claim) for claim in claims):
+                if any(self._is_assumed(claim) or self._is_ahead_of_watch(claim) for claim in claims):
                     self._suspected[device] = claims
                 else:
                     self._alarm(device, claims)
@@ -244,7 +245,7 @@ class Audit:
     def confirm(self, suspected: Mapping[DeviceID, frozenset[ObjectKey]]) -> None:
         """Report those that are still suspected: the watch had time to catch up."""
         for device, claims in suspected.items():
-            if self._suspected.get(device) == claims:
+            if self._suspected.get(device) == claims and not any(map(self._is_assumed, claims)):
                 self._alarm(device, claims)
 
     @contextmanager
@@ -272,6 +273,11 @@ class Audit:
         self._suspected.pop(device, None)
         self._reported[device] = claims
         self._report(HeldTwice(device, tuple(sorted(claims))))
+
+    def _is_assumed(self, key: ObjectKey) -> bool:
+        """Whether a claim holds by a plan of ours alone: a new leader may have given the device meanwhile."""
+        claim = self._store.claims.get(key)
+        return claim is not None and claim.allocation is None
 
     def _is_ahead_of_watch(self, key: ObjectKey) -> bool:
         """Whether a claim is known in a version that the watch has not reached."""

@@ -10,6 +10,7 @@ from reconciler.aio.queue import Queue
 from reconciler.api.objects.changes import Changed, Removed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import DeviceID, ObjectKey
+from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from reconciler.control.audit import Auditor
@@ -119,6 +120,26 @@ async def test_what_is_told_already_is_not_told_again_when_it_ends():
     with found.intake.audit.ended_by(key("b")):
         found.watch("b", 21, holds=False)
     assert found.told == [TWICE]
+
+
+@pytest.mark.parametrize("applied", [False, True])
+async def test_what_a_former_leader_still_assumes_raises_no_alarm_unless_it_was_written(applied: bool):
+    """Its successor gave the device to `b` as the plan for `a` waited for an answer."""
+    found = Picture()
+    found.watch("a", 10, holds=False)
+    allocation = known("a", 15, holds=True).allocation
+    assert allocation is not None
+    plan = Plan(key("a"), "uid of a", "10", "n", allocation)
+    found.intake.assume(plan)
+    found.watch("b", 20)
+    found.intake.audit.confirm(found.intake.audit.suspected)
+    assert found.told == []
+    if applied:
+        found.watch("a", 21)
+    else:
+        found.intake.forget(plan)
+    assert found.told == ([TWICE] if applied else [])
+    assert found.intake.held_twice == applied
 
 
 def test_of_a_watch_that_says_no_more_the_auditor_does_not_wait_for_ever():
