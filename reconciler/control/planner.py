@@ -20,7 +20,7 @@ from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import GROUP_CLAIMS
 from reconciler.control.audit import lost_device, written_by_us
 from reconciler.control.ownership import Ownership, is_made_for_another
-from reconciler.control.special_claims import REMEDY, UNSAFE, is_there, unserved, wanted_claim
+from reconciler.control.special_claims import REMEDY, UNSAFE, still_suits, unserved, wanted_claim
 from reconciler.control.steps import Blocked, Decide, Free, Nothing, Step, Ungate
 from reconciler.control.units import Kind, Roster, Unit
 from reconciler.errors import Rejected
@@ -195,7 +195,7 @@ class Planner:
             return step
         (place,) = known.places
         suits = step.nodes is None or place.node in step.nodes
-        return Ungate(pod, place) if suits and is_there(place, self._store.snapshot()) else step
+        return Ungate(pod, place) if suits and still_suits(place, special, self._store.snapshot()) else step
 
     def _needs(self, pod: Pod) -> "Step | _Needs":
         """What a pod needs, before it is known which nodes it may use."""

@@ -11,10 +11,13 @@ from datetime import UTC, datetime, timedelta
 from math import inf
 from typing import NamedTuple
 
+import numpy as np
 from msgspec import Struct
 
+from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.request_options import read_claims
 from reconciler.allocation.dra.selector_masks import evaluate_selectors
+from reconciler.allocation.dra.static_match import match_in_fleet
 from reconciler.api.migrate.special_claims import served_by_classes, typed_special_claim
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod, is_live
@@ -81,9 +84,16 @@ def selected_drivers(claim: ResourceClaim, snapshot: Snapshot) -> dict[str, set[
     return found
 
 
-def is_there(place: HeldPlace, snapshot: Snapshot) -> bool:
-    """Whether the node of a place and the devices that were chosen exist still."""
-    return place.node in snapshot.topology.nodes and all(map(snapshot.fleet.rows_of, place.devices))
+def still_suits(place: HeldPlace, claim: ResourceClaim, snapshot: Snapshot) -> bool:
+    """Whether the devices that were chosen for a claim exist, match and have no taint that it minds."""
+    try:
+        slots = read_claims((claim,), snapshot.classes, snapshot.rules).slots
+    except Fatal:  # the decision reports it
+        return False
+    matches = [match_in_fleet(option, snapshot).suitable for slot in slots for option in slot.options]
+    suitable = np.logical_or.reduce(matches)
+    rows = [snapshot.fleet.rows_of(device) for device in place.devices]
+    return place.node in snapshot.topology.nodes and all(of and suitable[list(of)].all() for of in rows)
 
 
 class HandOverTerms(NamedTuple):
@@ -112,6 +122,8 @@ class SpecialClaims:
         self._terms = terms
         self._written: dict[PoolID, float] = {}
         """When an allocation of ours was last seen to be new"""
+        self._handed: dict[ObjectKey, tuple[str, float]] = {}
+        """Pods that were handed over: uid, and until when at most, whatever their annotation says later"""
 
     def nominate(self, pod: Pod, plan: Plan, claim: ResourceClaim, snapshot: Snapshot) -> None:
         """Hold the node of a decision for a gated pod."""
@@ -134,7 +146,9 @@ class SpecialClaims:
         using = (pod for claim in delta.claims for pod in self._roster.users(claim))
         for key in {*delta.pods, *using}:
             pod = self._store.pods.get(key)
-            if pod is not None and HANDED_OVER in pod.metadata.annotations and not pod.gated:
+            if pod is None:
+                self._handed.pop(key, None)
+            elif HANDED_OVER in pod.metadata.annotations and not pod.gated:
                 self._hold_again(pod)
 
     def wait(self, place: HeldPlace) -> float:
@@ -172,12 +186,22 @@ class SpecialClaims:
             seconds = (datetime.fromisoformat(stamp) - self._terms.now()).total_seconds()
         except (ValueError, TypeError):
             return  # somebody else wrote it
-        left = min(seconds, self._terms.seconds)
+        left = self._left(pod, min(seconds, self._terms.seconds))
         known = self._store.nominations.get(of_special(pod.key))
         devices = known.devices if known is not None and known.uid == pod.metadata.uid else ()
         place = HeldPlace(node, devices, (), tuple(drivers.split(",")))
         if left > 0 and (known is None or known.places != (place,)):
             self._hold(pod, place, left, "kube-scheduler makes its claim now")
+
+    def _left(self, pod: Pod, seconds: float) -> float:
+        """How long a pod's node may still be held: who writes the annotation again must not prolong it."""
+        assert self._terms is not None
+        now = self._terms.clock()
+        uid, until = self._handed.get(pod.key, ("", inf))
+        if uid != pod.metadata.uid:
+            until = inf
+        self._handed[pod.key] = pod.metadata.uid, min(until, now + seconds)
+        return self._handed[pod.key][1] - now
 
     def _hold(self, pod: Pod, place: HeldPlace, seconds: float, why: str) -> None:
         assert self._terms is not None

@@ -1,6 +1,8 @@
 """Gated pods with extended resources: node and devices are held, kube-scheduler makes the claim there."""
 
 import asyncio
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ from reconciler.api.validation.served_kinds import NODE, POD, SLICE
 from reconciler.cli.special_claims import schedule
 from reconciler.control.decisions.allocating import Allocated, AllocatedByScheduler, Ungated, Waits
 from reconciler.control.decisions.every import Nominated, NominationExpired, NominationUsed
+from reconciler.control.special_claims import HANDED_OVER
 from reconciler.embedded import run_controllers
 from tests.tools.running_reconciler import SETTLED, Cluster, reconciling
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, node, pod
@@ -99,6 +102,28 @@ async def test_nothing_else_of_the_driver_is_given_on_the_node_until_the_deadlin
     assert 29.0 <= moment() - began <= 32.0
 
 
+async def test_who_writes_the_annotation_again_does_not_prolong_what_is_held():
+    cluster = fleet(a=3)
+    cluster.load(asking("p"))
+    async with reconciling(cluster, hand_over_seconds=30.0) as running:
+        await running.heard(Ungated)
+        began = moment()
+        cluster.load(claim("c"))
+        for later in range(1, 5):
+            await asyncio.sleep(10.0)
+            until = datetime.fromisoformat(
+                cluster.pod("p")["metadata"]["annotations"][HANDED_OVER].split()[0]
+            )
+            told = f"{until + timedelta(seconds=10):%Y-%m-%dT%H:%M:%SZ} {DRIVER},x{later}"
+            cluster.api.update(POD, "default", "p", partial(annotated, told))
+        await running.heard(Allocated)
+    assert moment() - began <= 41.0
+
+
+def annotated(told: str, shown: Any) -> Any:
+    return {**shown, "metadata": {**shown["metadata"], "annotations": {HANDED_OVER: told}}}
+
+
 async def test_the_gate_stays_until_kube_scheduler_has_seen_our_last_allocation_there():
     """EXT-5: not for allocations of other nodes, nor for those of kube-scheduler."""
     cluster = fleet(a=1, b=4)
@@ -131,6 +156,33 @@ async def test_a_pod_whose_node_or_devices_go_before_its_gate_gets_another_node(
     assert cluster.pod("p")["spec"]["nodeName"] == "b"
     assert [held.nodes for held in running.of(Nominated)] == [("a",), ("b",), ("b",)]
     assert not running.of(NominationExpired)
+
+
+TAINT = {"key": "broken", "effect": "NoSchedule"}
+
+
+@pytest.mark.parametrize("change", [{"taints": [TAINT]}, {"attributes": {"model": {"string": "old"}}}])
+async def test_a_pod_whose_device_no_longer_suits_before_its_gate_gets_another_node(change: Any):
+    named = device_class()
+    named["spec"]["extendedResourceName"] = GPU
+    expression = f"!has(device.attributes['{DRIVER}'].model)"
+    named["spec"]["selectors"].append({"cel": {"expression": expression}})
+    cluster = fleet(named, a=2, b=2)
+    cluster.load(claim("here", 1))
+    async with reconciling(cluster, controllers=True, schedule=schedule) as running:
+        await running.heard(Allocated)
+        cluster.load(asking("p", 1))
+        assert (await running.heard(Nominated))[0].nodes == ("a",)
+        (record,) = [
+            one for one in cluster.api.store[SLICE].scan("") if one.object["spec"]["nodeName"] == "a"
+        ]
+        spec = record.object["spec"]
+        changed = {**spec, "devices": [{**one, **change} for one in spec["devices"]]}
+        cluster.api.update(
+            SLICE, "", record.object["metadata"]["name"], lambda shown: {**shown, "spec": changed}
+        )
+        await running.heard(AllocatedByScheduler)
+    assert cluster.pod("p")["spec"]["nodeName"] == "b"
 
 
 async def test_a_process_that_starts_later_holds_the_node_as_well():
