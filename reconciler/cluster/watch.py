@@ -128,6 +128,8 @@ class _Read(Struct):
     """What was read of a listing."""
 
     version: str = ""
+    afresh: bool = False
+    """The server was restored: versions begin anew"""
     objects: int = 0
     refused: int = 0
 
@@ -198,6 +200,7 @@ class _Follower(Struct):
     async def _list(self) -> Cursor:
         read = await (self._list_singly() if self.resource.singly else self._list_whole())
         self.recall.done()
+        self.old_listings = 0
         log.debug("listed", kind=self.resource.kind, objects=read.objects, refused=read.refused)
         is_known = self.is_known if self.resource.kind == "ResourceClaim" else None
         return Cursor(self.resource, read.version, is_known)
@@ -231,19 +234,13 @@ class _Follower(Struct):
                 refused.append(found)
             else:
                 objects.append(found)
-        afresh = precedes(read.version, self.seen)
-        self.old_listings = self.old_listings + 1 if afresh else 0
-        if 0 < self.old_listings <= OLD_LISTINGS:
-            what = f"list of {self.resource.plural} at version {read.version}"
-            raise Retry(f"{what}: the server had {self.seen} before", busy=True)
-        self.old_listings = 0
         if self.resource.kind in NUMEROUS and not self.seen:
             breaks = Breaks()
             # Only when all pages are read: half of a failed listing would be inconsistent.
             for one in objects:
                 self._emit(Changed(self.resource.kind, one))
                 await breaks.after_step()
-        self._emit(Replaced(self.resource.kind, tuple(objects), tuple(refused), afresh))
+        self._emit(Replaced(self.resource.kind, tuple(objects), tuple(refused), read.afresh))
         return read
 
     async def _objects(self, read: "_Read") -> AsyncGenerator[ApiObject | Refused, None]:
@@ -251,8 +248,10 @@ class _Follower(Struct):
         breaks = Breaks()
         async with aclosing(self.client.list_pages(self.resource, limit=self.resource.page)) as pages:
             async for page in pages:
-                read.version = page.version
                 self._note_contact()
+                if not read.version:
+                    read.afresh = self._is_restored(page.version)
+                read.version = page.version
                 for item in page.items:
                     found = listed(item, self.resource)
                     if isinstance(found, Refused):
@@ -261,6 +260,15 @@ class _Follower(Struct):
                         read.objects += 1
                     yield found
                     await breaks.after_step()
+
+    def _is_restored(self, version: str) -> bool:
+        """Whether a listing is of a server that was restored. Raises Retry while a cache may be behind."""
+        older = precedes(version, self.seen)
+        self.old_listings = self.old_listings + 1 if older else 0
+        if 0 < self.old_listings <= OLD_LISTINGS:
+            what = f"list of {self.resource.plural} at version {version}"
+            raise Retry(f"{what}: the server had {self.seen} before", busy=True)
+        return older
 
     async def _watch(self, cursor: Cursor) -> None:
         """Watch once until it ends. Raises Retry if it ended at once without an event."""

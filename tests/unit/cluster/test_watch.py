@@ -3,6 +3,7 @@
 import asyncio
 import json
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -227,6 +228,27 @@ async def test_a_list_that_is_older_than_what_was_seen_is_asked_for_again():
         streams=[[bookmark("7")], []],
     )
     assert await followed(transport) == [["listed", "a"], ["listed", "a"]]
+
+
+SINGLY = replace(NODES, singly=True)
+
+
+async def test_so_it_is_where_objects_are_passed_on_as_they_are_read():
+    """Nothing of the old list is told: neither what it has, nor that what it lacks is gone."""
+    transport = Scripted(
+        ok(listing(node("a", "400"), version="500")),
+        ok(listing(node("a", "3"), node("b", "4"), version="7")),
+        ok(listing(node("a", "400"), version="501")),
+        streams=[[bookmark("7")], []],
+    )
+    assert await followed(transport, resource=SINGLY) == [("a", "400"), ["listed"], ("a", "400"), ["listed"]]
+
+
+async def test_a_server_that_was_set_back_is_read_singly_too():
+    old = [ok(listing(node("b", "4"), version="7"))] * (OLD_LISTINGS + 1)
+    transport = Scripted(ok(listing(node("a"), version="500")), *old, streams=[[bookmark("7")]])
+    told = await followed(transport, resource=SINGLY)
+    assert told == [("a", "1"), ["listed"], ("b", "4"), "-a", ["listed"]]
 
 
 async def test_a_version_that_keeps_failing_is_given_up():
