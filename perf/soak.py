@@ -10,32 +10,24 @@ import os
 import signal
 import socket
 import sys
-from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
 import aiohttp
-from msgspec import Struct
 
-from perf.fleets import gpus, koordinator, mig
-from perf.fleets.objects import Json, claim, device_class, exactly, node, pool
+from perf.fleets import gpus, mig
+from perf.fleets.objects import Json
 from perf.results import ROOT
-from reconciler.api.objects.quantity import Quantity
-from reconciler.api.validation.served_kinds import CLAIM, LEASE, POD, SLICE
+from perf.soak_load import SCARCE, Load
+from reconciler.api.validation.served_kinds import CLAIM, LEASE, POD
 from reconciler.embedded import ApiServer, run_controllers
-from tests.tools.gangs import grouped, pod_group
 from tests.tools.hostile_server import Faults, Hostile, proxy
-from tests.tools.koordinator_cluster import machine, wants
 from tests.tools.simulation.memory import InMemory
-from tests.tools.small_fleet import pod
 
-SCARCE = "scarce.example.com"
-"""A driver with few devices, for which pods of the class `high` evict others"""
-GUARDED = {"app": "guarded"}
-"""Labels of pods of which a budget allows none to go"""
 USUAL = {"failing": 0.03, "busy": 0.02, "cut": 0.01}
 WORSE: tuple[dict[str, Any], ...] = (
     {}, {"slow": (0.5, 5.0)}, {"busy": 0.3}, {"cut": 0.3}, {"watch_seconds": 1.0}, {"bookmarks": False},
@@ -46,7 +38,6 @@ SAMPLE_SECONDS = 5.0
 STOPPED_SECONDS = 15.0
 CALM_SECONDS = 240.0
 """For which everything that waits has time at the end"""
-KINDS = ("mig", "mig", "mig", "gpu", "gpu", "gang", "koordinator", "scarce", "urgent")
 
 
 class Plan(NamedTuple):
@@ -84,7 +75,8 @@ class Replica:
         self._settings = {
             "own_drivers": f"{mig.DRIVER},{gpus.DRIVER},{SCARCE}", "koordinator": "true",
             "leader_elect": "true",
-            "preemption": "evict", "preempting_classes": "high", "journal": str(self.journal),
+            "preemption": "evict", "preempting_classes": "high",
+            "evictions_per_minute": "30", "journal": str(self.journal),
             "doctor_seconds": "0", "events": "false",
         }  # fmt: skip
         self.url = ""
@@ -132,39 +124,6 @@ class Replica:
         }
 
 
-class Books(Struct):
-    """Devices and counters of the slices, to see what is given twice. Reads nothing of the reconciler."""
-
-    draws: dict[tuple[str, str, str], list[tuple[str, Json]]] = {}
-    sizes: dict[tuple[str, str, str, str], int] = {}
-
-    def read(self, spec: Json) -> None:
-        """A slice."""
-        driver, name = spec["driver"], spec["pool"]["name"]
-        for one in spec.get("devices", ()):
-            consumed = [(part["counterSet"], part["counters"]) for part in one.get("consumesCounters", ())]
-            self.draws[driver, name, one["name"]] = consumed
-        for one in spec.get("sharedCounters", ()):
-            for counter, amount in one["counters"].items():
-                self.sizes[driver, name, one["name"], counter] = Quantity.parse(amount["value"]).nanos
-
-    def wrong(self, claims: Iterator[Json]) -> Iterator[str]:
-        """What is held twice, or more of than there is."""
-        held: Counter[tuple[str, str, str]] = Counter()
-        drawn: Counter[tuple[str, str, str, str]] = Counter()
-        for one in claims:
-            for result in one.get("status", {}).get("allocation", {}).get("devices", {}).get("results", ()):
-                device = (result["driver"], result["pool"], result["device"])
-                held[device] += 1
-                for counters, amounts in self.draws[device]:
-                    for counter, amount in amounts.items():
-                        drawn[*device[:2], counters, counter] += Quantity.parse(amount["value"]).nanos
-        yield from (f"{device} is held {times} times" for device, times in held.items() if times > 1)
-        yield from (
-            f"{of}: {much} of {self.sizes[of]}" for of, much in drawn.items() if much > self.sizes[of]
-        )
-
-
 class Soak:
     """One run."""
 
@@ -174,85 +133,14 @@ class Soak:
         self.folder = folder
         self.api = ApiServer(history=20_000)
         self.hostile = Hostile(InMemory(self.api), random=Random(plan.seed))
-        self.books = Books()
+        self.load = Load(self.api, self.random, plan.units)
         self.findings: list[str] = []
         self.samples: list[Json] = []
         self.counts: Counter[str] = Counter()
-        self.guarded: set[str] = set()
-        self.living: deque[list[str]] = deque()
-
-    def load(self) -> None:
-        """The fleets and templates. Names of nodes differ between them."""
-        self.api.load(mig.fleet(self.plan.nodes))
-        self.api.load([device_class(gpus.CLASS, f"device.driver == '{gpus.DRIVER}'")])
-        self.api.load([device_class(SCARCE, f"device.driver == '{SCARCE}'")])
-        for at in range(self.plan.whole):
-            self.api.load([node(f"whole-{at:04}"), *gpus.node_slices(f"whole-{at:04}")])
-        for name in ("scarce-0", "scarce-1"):
-            few = pool(SCARCE, name, [{"name": f"d{at}"} for at in range(8)], reach={"nodeName": name})
-            self.api.load([node(name), *few])
-        for name in ("koord-0", "koord-1", "koord-2"):
-            self.api.load([node(name), machine(name, *koordinator.devices(name))])
-        for name, request in {
-            **{profile: mig.partition("r", profile) for profile in mig.SHARE},
-            **{f"gpu-{count}": exactly("r", gpus.CLASS, count=count) for count in (1, 2, 4, 8)},
-            "scarce": exactly("r", SCARCE, count=2),
-        }.items():
-            made: Json = claim("t", [request])
-            metadata = {"name": name.replace("+", "-"), "namespace": "default"}
-            self.api.load([{"apiVersion": made["apiVersion"], "kind": "ResourceClaimTemplate",
-                            "metadata": metadata, "spec": {"spec": made["spec"]}}])  # fmt: skip
-        self.api.load([{
-            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
-            "metadata": {"name": "guarded", "namespace": "default"},
-            "spec": {"selector": {"matchLabels": GUARDED}, "maxUnavailable": 0},
-            "status": {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1},
-        }])  # fmt: skip
-        for record in self.api.store[SLICE].scan(""):
-            self.books.read(record.object["spec"])
-
-    def create(self) -> None:
-        """One more unit."""
-        kind = self.random.choice(KINDS)
-        self.counts[kind] += 1
-        name = f"{kind}-{self.counts[kind]}"
-        names = [name]
-        if kind == "gang":
-            names = [f"{name}-{at}" for at in range(4)]
-            self.api.load([pod_group(name, 4)])
-            self.api.load([grouped(one, group=name, templates=("gpu-1",)) for one in names])
-        elif kind == "koordinator":
-            self.api.load([wants(name, {"gpu": 50})])
-        elif kind == "urgent":
-            high: Json = {"priority": 1000, "priorityClassName": "high"}
-            self.api.load([pod(name, templates=("scarce",), **high)])
-        else:
-            profile = self.random.choices(list(mig.SHARE), list(mig.SHARE.values()))[0].replace("+", "-")
-            template = {"mig": profile, "gpu": f"gpu-{self.random.choice((1, 1, 2, 4, 8))}"}.get(
-                kind, "scarce"
-            )
-            made = pod(name, templates=(template,))
-            if kind == "scarce" and self.random.random() < 0.3:
-                made["metadata"]["labels"] = GUARDED
-                self.guarded.add(name)
-            self.api.load([made])
-        self.living.append(names)
-        while len(self.living) > self.plan.units:
-            for one in self.living.popleft():
-                self.guarded.discard(one)
-                if self.api.store[POD].get(f"default/{one}") is not None:
-                    self.api.delete(POD, "default", one)
-
-    def look(self) -> None:
-        """Find what is wrong now."""
-        self.findings += self.books.wrong(record.object for record in self.api.store[CLAIM].scan(""))
-        for name in [one for one in self.guarded if self.api.store[POD].get(f"default/{one}") is None]:
-            self.findings.append(f"pod {name} is gone, and its budget allows that for none")
-            self.guarded.discard(name)
 
     async def churn(self) -> None:
         while True:
-            self.create()
+            self.load.create()
             await asyncio.sleep(self.random.expovariate(self.plan.rate))
 
     async def weather(self) -> None:
@@ -277,7 +165,7 @@ class Soak:
         began = asyncio.get_running_loop().time()
         while True:
             await asyncio.sleep(SAMPLE_SECONDS)
-            self.look()
+            self.findings += self.load.look()
             measured = [await one.measured() for one in replicas]
             gated = sum(
                 bool(one.object["spec"].get("schedulingGates")) for one in self.api.store[POD].scan("")
@@ -288,7 +176,7 @@ class Soak:
 
     async def run(self, progress: Callable[[float, str], None]) -> None:
         """Turmoil for so long, then calm until nothing waits, or for `CALM_SECONDS`."""
-        self.load()
+        self.load.fleets(self.plan.nodes, self.plan.whole)
         async with AsyncExitStack() as stack:
             server = await stack.enter_async_context(proxy(self.hostile))
             await stack.enter_async_context(run_controllers(self.api))
@@ -308,7 +196,7 @@ class Soak:
                 await self._cancel(rough)
                 self.hostile.faults = Faults()
                 await self._settled()
-                self.look()
+                self.findings += [*self.load.look(), *self.load.torn_gangs()]
             finally:
                 await self._cancel([*rough, *alive, sampling])
                 for one in self.replicas:
@@ -382,9 +270,12 @@ def summed_up(course: Soak, lost: list[str]) -> Json:
         **course.plan._asdict(),
         "findings": course.findings[:20],
         "lost": lost,
-        "made": dict(course.counts),
+        "stops and kills": dict(course.counts),
+        "made": dict(course.load.made),
+        "ran": {kind: len(names) for kind, names in course.load.ran.items()},
+        "evicted": course.load.evicted,
         "changes of the lead": lease.object["spec"]["leaseTransitions"] if lease else 0,
-        "evictions": sum(line["event"] == "pod evicted" for line in lines),
+        "evictions logged": sum(line["event"] == "pod evicted" for line in lines),
         "decisions": len(decided),
         "internal errors": [line for line in lines if line["event"] == "reconcile failed"][:3],
         "pending seconds": {f"p{p}": waited[int((len(waited) - 1) * p / 100)] for p in (50, 99)}
