@@ -18,6 +18,7 @@ GROUPS = {
         "explain": "Explain why a claim is pending, or where it can be allocated.",
         "doctor": "Find problems in slices, classes and claims.",
         "modes": "Show what is allocated on each device, and what that locks out.",
+        "dashboard": "Open the status page in a browser.",
         "logs": "Summarize or filter the log lines of `run`.",
     },
     "Ask what if": {

@@ -39,6 +39,7 @@ from reconciler.errors import Gone, Malformed, Rejected, Retry
 # else that a command on a small file does. The state needs numpy, which commands that only rewrite do not.
 if TYPE_CHECKING:
     from reconciler.cluster.client import Client
+    from reconciler.cluster.http import HttpTransport
     from reconciler.state.nodes.table import Nodes
     from reconciler.state.nominations import Nomination
     from reconciler.state.store import Store
@@ -78,12 +79,20 @@ def from_cluster(asked: Coroutine[Any, Any, T]) -> T:
 
 @asynccontextmanager
 async def connected(connection: Connection, *, announced: bool = True) -> AsyncIterator["Client"]:
-    """A client of the cluster. Which one it is goes to standard error: it may be another than expected.
+    """A client of the cluster, as `reached`."""
+    from reconciler.cluster.client import Client  # noqa: PLC0415 - as in `reached`
+
+    async with reached(connection, announced=announced) as transport:
+        yield Client(transport)
+
+
+@asynccontextmanager
+async def reached(connection: Connection, *, announced: bool = True) -> AsyncIterator["HttpTransport"]:
+    """The way to the cluster. Which one it is goes to standard error: it may be another than expected.
 
     Raises ReconcilerError or OSError if there is none, or if it cannot be reached.
     """
     # Late import: the client library takes longer to import than commands take for files.
-    from reconciler.cluster.client import Client  # noqa: PLC0415
     from reconciler.cluster.http import connect  # noqa: PLC0415
 
     chosen = connect(
@@ -95,7 +104,7 @@ async def connected(connection: Connection, *, announced: bool = True) -> AsyncI
     async with chosen as transport:
         if announced and not connection.quiet:
             print_line(Console(sys.stderr), f"cluster: {transport.target}")  # it names the context itself
-        yield Client(transport)
+        yield transport
 
 
 WITHOUT_CLAIMS = frozenset({"Node", "Pod"})

@@ -46,6 +46,7 @@ ANSWERS: Mapping[str, tuple[str, str]] = {
     ),
     "completion": ("the script was printed", ""),
     "convert": ("all objects were written", "some of the input cannot be converted; the rest was written"),
+    "dashboard": ("the page was served until a signal", ""),
     "defragment": (
         "the plan gains what was wanted, or nothing has to be moved",
         "no plan with so much gain was found",

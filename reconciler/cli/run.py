@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -128,10 +128,17 @@ def run(config: Path | None, files: tuple[str, ...], **flags: Any) -> None:
     with exit_on_errors(Exit.USAGE):
         app.check(settings)  # before anything starts
     with exit_on_errors(Exit.UNREACHABLE):
-        asyncio.run(_run(settings, raws))
+        asyncio.run(reconcile(settings, raws))
 
 
-async def _run(settings: Settings, raws: Sequence[dict[str, Any]]) -> None:
+async def reconcile(
+    settings: Settings,
+    raws: Sequence[dict[str, Any]],
+    on_status: Callable[[str, StatusPort], object] = lambda _url, _port: None,
+) -> None:
+    """Reconcile until a signal. `raws` are for the embedded server; `on_status` gets the status port and its
+    URL.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -152,6 +159,7 @@ async def _run(settings: Settings, raws: Sequence[dict[str, Any]]) -> None:
             port = StatusPort(access_for(settings, Client(transport), loop.time))
             status = await stack.enter_async_context(serving(port, settings, now=lambda: datetime.now(UTC)))
         log.info("status served", url=status, paths="/ /livez /readyz /metrics /statusz")
+        on_status(status, port)
         await app.run(settings, transport, stop=stop, port=port)
 
 

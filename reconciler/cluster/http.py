@@ -100,7 +100,7 @@ class HttpTransport:
         method, path = request.method, request.path
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.timeout
-        headers = await self._headers(request.timeout)
+        headers = await self.credentials(request.timeout)
         headers["Content-Type"] = request.content_type
         # A total of 0 would mean none. Who waits for a connection until then has sent nothing.
         left = max(deadline - loop.time(), 0.001)
@@ -116,7 +116,7 @@ class HttpTransport:
     async def stream(self, request: WatchRequest) -> AsyncIterator[AsyncIterator[bytes]]:
         """See `Transport.stream`."""
         path = request.path
-        headers = await self._headers(request.idle)
+        headers = await self.credentials(request.idle)
         limits = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=request.idle)
         try:
             response = await self._call("GET", path, request.query, headers, limits)
@@ -133,7 +133,32 @@ class HttpTransport:
         finally:
             response.close()  # not released: events of the old watch may still be on their way
 
-    async def _headers(self, seconds: float) -> dict[str, str]:
+    @asynccontextmanager
+    async def port_forward(
+        self, namespace: str, pod: str, port: int
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """A websocket to a port of a pod. Each message begins with the number of its channel: 0 has data, 1
+        an error; the first message of a channel repeats the port. Raises ReconcilerError.
+
+        Source: kubelet, `portforward/websocket.go`, protocol `v4.channel.k8s.io`.
+        """
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}/portforward"
+        rest = self._api.rest_client
+        try:
+            async with rest.pool_manager.ws_connect(
+                f"{self._host}{path}",
+                params={"ports": str(port)},
+                protocols=["v4.channel.k8s.io"],
+                headers=await self.credentials(CONNECT_SECONDS),
+                proxy=rest.proxy,
+            ) as found:
+                yield found
+        except aiohttp.WSServerHandshakeError as exc:
+            raise Rejected(f"GET {path}: status {exc.status}: {exc.message}") from exc
+        except (aiohttp.ClientError, OSError) as exc:
+            raise self._failure("GET", path, exc) from exc
+
+    async def credentials(self, seconds: float) -> dict[str, str]:
         """Headers with credentials. A plugin that renews them may hang, and nothing is sent until it ends.
 
         So that this counts for the deadline of a request, the library is not asked to do it within its call.

@@ -36,8 +36,8 @@ LIBRARIES = {
     },
     "library": {"datetime", "msgspec", "pandas", "polars"},
     "cli": {
-        "annotated_types", "asyncio", "click", "datetime", "msgspec", "os", "pydantic", "random", "rich",
-        "signal", "structlog", "threading", "time", "yaml",
+        "aiohttp", "annotated_types", "asyncio", "click", "datetime", "msgspec", "os", "pydantic", "random",
+        "rich", "signal", "structlog", "threading", "time", "yaml",
     },
 }  # fmt: skip
 """Room -> libraries, and parts of the standard library by which a clock, chance or the world come in."""

@@ -113,6 +113,7 @@ UNREADABLE: dict[str, tuple[str, ...]] = {
     "capacity": ("--pending", "-f", "empty.yaml"),
     "completion": ("no-such-shell",),
     "convert": ("-f", "bad.yaml"),
+    "dashboard": ("-f", "empty.yaml"),
     "defragment": ("-f", "others.yaml"),
     "demo": ("--no-such",),
     "doctor": ("-f", "empty.yaml"),
@@ -132,6 +133,7 @@ UNREADABLE: dict[str, tuple[str, ...]] = {
 """Nothing that is named can be read"""
 REACHING: dict[str, tuple[str, ...]] = {
     "capacity": ("--pending", *NO_SERVER),
+    "dashboard": NO_SERVER,
     "defragment": NO_SERVER,
     "doctor": NO_SERVER,
     "drain": ("n1", *NO_SERVER),
@@ -145,7 +147,7 @@ REACHING: dict[str, tuple[str, ...]] = {
     "whatif": ("-f", "short.yaml", *NO_SERVER),
 }
 """The cluster cannot be reached"""
-SIGNALLED = ("apiserver", "run")
+SIGNALLED = ("apiserver", "dashboard", "run")
 OF_JOURNALS = ("replay",)
 """Needs a recorded journal: tests/unit/operations/journal has its 0 and 1"""
 OF_SERVERS = ("release-gates",)
@@ -234,7 +236,11 @@ def process(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
         found.communicate()
 
 
-@pytest.mark.parametrize("arguments", [("apiserver", "--port", "0"), ("run", "--embedded")], ids=SIGNALLED)
+@pytest.mark.parametrize(
+    "arguments",
+    [("apiserver", "--port", "0"), ("dashboard", "--no-open", "-f", "good.yaml"), ("run", "--embedded")],
+    ids=SIGNALLED,
+)
 def test_a_stopped_server_exits_with_0(here: Path, arguments: tuple[str, ...]):
     with process(*arguments) as running:
         assert running.stdout is not None

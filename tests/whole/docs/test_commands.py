@@ -131,6 +131,7 @@ NOT_RUN: Mapping[str, str] = {
     "kubectl apply -k deploy/": "tests/whole/deploy checks these manifests",
     "dra-reconciler release-gates -n training": "would ungate pods of other pages",
     "dra-reconciler completion zsh": "writes where zsh looks for it",
+    "dra-reconciler dashboard": "serves until it is stopped; tests/unit/cli/test_dashboard.py runs it",
     "dra-reconciler run --leader-elect": "waits for a Lease; tests/whole/ha runs replicas",
 }
 """Start of a command -> why no test runs it"""
