@@ -394,13 +394,15 @@ REMOVED: dict[str, str] = {
 """Settings of 0.3.0 -> what to do without them"""
 
 
-def load(flags: Mapping[str, Any], file: Path | None) -> Settings:
-    """Settings from flags, the environment and a YAML file.
+def load(flags: Mapping[str, Any], file: Path | None, variables: Mapping[str, str] | None = None) -> Settings:
+    """Settings from flags, the environment and a YAML file. `variables` stand for another environment.
 
     Raises Rejected with a line for each wrong one, which names it as the user wrote it.
     """
     from_file = _read(file) if file is not None else {}
     environment = EnvSettingsSource(Settings)
+    if variables is not None:
+        environment.env_vars = {name.lower(): value for name, value in variables.items()}
     prefix = "DRA_RECONCILER_"
     removed = {name: environment.env_vars.get(f"{prefix}{name}".lower()) for name in REMOVED}
     from_environment = environment() | {name: value for name, value in removed.items() if value is not None}

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, TextIO
 
 import click
@@ -53,7 +54,7 @@ from reconciler.library.explaining import made_by_scheduler
     explained="table; wide adds columns; name, yaml and json are what `run` would write.",
 )
 @koordinator_semantics_option(default="proposal")
-@release_and_rules_options
+@partial(release_and_rules_options, in_cluster=False)
 @steps_option(STEPS)
 @policy_options
 def allocate(

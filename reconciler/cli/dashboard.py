@@ -19,9 +19,10 @@ from aiohttp import web
 
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.cli.cluster import Connection, reached
+from reconciler.cli.configured import deployment_option
 from reconciler.cli.convert import read_for_server
 from reconciler.cli.exits import Exit, NoAnswer, Unreachable, exit_on_errors
-from reconciler.cli.options import cluster_options, deployment_option, files_option
+from reconciler.cli.options import cluster_options, files_option
 from reconciler.cli.output import remark
 from reconciler.cluster.client import Client
 from reconciler.cluster.http import CONNECT_SECONDS, HttpTransport
@@ -45,7 +46,7 @@ Authorization = Callable[[], Awaitable[str]]
 @click.command()
 @files_option(required=False)
 @cluster_options
-@deployment_option
+@deployment_option()
 @click.option(
     "--as-account",
     "account",
@@ -200,7 +201,7 @@ async def _authorization(
 
     if not (await header()).startswith("Bearer "):
         raise NoAnswer(
-            "the page needs a token, and the kubeconfig has none (certificates and passwords are not enough): "
+            "the page needs a token, and the kubeconfig has none (certificates and passwords do not do): "
             "name an account that may read the page with --as-account NAMESPACE/NAME, or its --token-file"
         )
     return header

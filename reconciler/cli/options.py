@@ -13,7 +13,6 @@ from typing import Any
 
 import click
 
-from reconciler.api.objects.meta import ObjectKey
 from reconciler.cli.cluster import HELD_ROOM, Connection
 from reconciler.cli.help import Decorator, F, advanced_option, all_of
 from reconciler.cli.names import completing
@@ -183,24 +182,6 @@ def held_room_option(func: F) -> F:
         help="ConfigMap in which the reconciler writes which room it holds. Can be repeated, for shards. "
         "Empty: held room is not considered.",
     )(command)
-
-
-def _deployment(_context: click.Context, _option: click.Parameter, text: str) -> ObjectKey:
-    namespace, slash, name = text.partition("/")
-    if not (slash and namespace and name) or "/" in name:
-        raise click.BadParameter("write NAMESPACE/NAME")
-    return ObjectKey(namespace, name)
-
-
-deployment_option = click.option(
-    "--deployment",
-    metavar="NAMESPACE/NAME",
-    default="dra-reconciler/dra-reconciler",
-    show_default=True,
-    callback=_deployment,
-    help="The controller in the cluster.",
-)
-"""`--deployment`; the chart gives it the name of the release"""
 
 
 contexts_option = click.option(

@@ -15,6 +15,7 @@ from reconciler.api.objects.semantics import (
     with_gates,
     with_group_modes,
 )
+from reconciler.cli.configured import configured_options
 from reconciler.cli.help import Decorator, F, advanced_option, all_of
 from reconciler.errors import Rejected
 
@@ -62,45 +63,7 @@ _gates_option = advanced_option(
 )
 
 
-def _as_configured(ctx: click.Context, _option: click.Parameter, path: Path | None) -> None:
-    """Take what is not given from a settings file and the environment, as `run` does."""
-    if path is None:
-        return
-    # Late import: without the option, no command reads settings.
-    from reconciler.settings import load  # noqa: PLC0415
-
-    try:
-        found = load({}, path).model_dump(exclude_unset=True)
-    except Rejected as exc:
-        raise click.BadParameter(str(exc)) from exc
-    for name in ("policy", "group_modes", "exclusion_scopes"):
-        if name in found:
-            found[name] = [f"{target}={value}" for target, value in found[name].items()]
-    renamed = {"search_steps": "steps", "semantics": "release", "feature_gates": "gates"}
-    kept = (
-        *renamed,
-        "policy",
-        "preferences",
-        "demand",
-        "koordinator_semantics",
-        "group_modes",
-        "exclusion_scopes",
-    )
-    ctx.default_map = {renamed.get(name, name): found[name] for name in kept if name in found}
-
-
-_config_option = click.option(
-    "--config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    is_eager=True,
-    expose_value=False,
-    callback=_as_configured,
-    metavar="FILE",
-    help="Decide as a controller with these settings: its policy, steps, gates and semantics.",
-)
-
-
-def rules_options(func: F) -> F:
+def rules_options(func: F, *, in_cluster: bool = True) -> F:
     """The options that make a `Semantics`, for commands that do not ask a server for its gates."""
 
     @wraps(func)
@@ -115,12 +78,13 @@ def rules_options(func: F) -> F:
         modes, scopes = with_group_modes(group_modes), with_exclusion_scopes(exclusion_scopes)
         return func(rules=Semantics(release, gates, modes, scopes), **rest)
 
-    return all_of(_config_option, _gates_option, group_mode_option, exclusion_scope_option)(command)
+    configured = configured_options(in_cluster=in_cluster)
+    return all_of(configured, _gates_option, group_mode_option, exclusion_scope_option)(command)
 
 
-def release_and_rules_options(func: F) -> F:
+def release_and_rules_options(func: F, *, in_cluster: bool = True) -> F:
     """`--semantics` and the options of `rules_options`, as one `rules`."""
-    return release_option("release", default="1.37")(rules_options(func))
+    return release_option("release", default="1.37")(rules_options(func, in_cluster=in_cluster))
 
 
 def release_option(name: str, **default: Any) -> Decorator:

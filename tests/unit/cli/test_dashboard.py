@@ -104,8 +104,9 @@ def connection(folder: Path, server: str, **user: str) -> Connection:
 @asynccontextmanager
 async def shown(chosen: Connection, account: str | None = None, token: str = "") -> AsyncIterator[str]:
     """The URL of the page."""
-    url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    serving = asyncio.create_task(show_cluster(chosen, CONTROLLER, account, token, 0, url.set_result))
+    urls: asyncio.Queue[str] = asyncio.Queue()
+    serving = asyncio.create_task(show_cluster(chosen, CONTROLLER, account, token, 0, urls.put_nowait))
+    url = asyncio.create_task(urls.get())
     try:
         await asyncio.wait([url, serving], timeout=PATIENCE, return_when="FIRST_COMPLETED")
         if serving.done():
@@ -113,6 +114,7 @@ async def shown(chosen: Connection, account: str | None = None, token: str = "")
         yield await url
     finally:
         serving.cancel()
+        url.cancel()
         await asyncio.wait([serving])
 
 
