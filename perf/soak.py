@@ -15,6 +15,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
+from statistics import median
 from typing import Any, NamedTuple
 
 import aiohttp
@@ -254,6 +255,14 @@ def summed_up(course: Soak, lost: list[str]) -> Json:
     """The figures of a run."""
     steady = [one["replicas"][1] | {"at": one["at"]} for one in course.samples if one["replicas"][1]]
     warm = [one for one in steady if one["at"] > min(300.0, course.plan.minutes * 20)] or steady
+
+    def ends(name: str) -> list[float]:
+        """The medians of the first and of the last tenth."""
+        some = [one[name] for one in warm] or [1.0]
+        tenth = max(len(some) // 10, 1)
+        return [round(median(some[:tenth]), 1), round(median(some[-tenth:]), 1)]
+
+    memory = ends("mib")
     lines = sorted(
         (line for one in course.replicas for line in lines_of(one.log)), key=lambda line: line["timestamp"]
     )
@@ -282,9 +291,12 @@ def summed_up(course: Soak, lost: list[str]) -> Json:
         if waited
         else {},
         "most requests in 10 s": course.hostile.busiest(10.0),
-        "memory growth": round(warm[-1]["mib"] / warm[0]["mib"] - 1, 4) if warm else None,
-        "open files": [warm[0]["files"], warm[-1]["files"]] if warm else [],
-        "threads": [warm[0]["threads"], warm[-1]["threads"]] if warm else [],
+        "memory growth": round(memory[1] / memory[0] - 1, 4),
+        "memory, files, threads, after the first minutes and at the end": [
+            memory,
+            ends("files"),
+            ends("threads"),
+        ],
         "log lines a decision, first and second half": [round(one, 2) for one in per],
         "journal": {
             one.journal.name: [

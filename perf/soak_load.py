@@ -13,7 +13,7 @@ from msgspec import Struct
 from perf.fleets import gpus, koordinator, mig
 from perf.fleets.objects import Json, claim, device_class, exactly, node, pool
 from reconciler.api.objects.quantity import Quantity
-from reconciler.api.validation.served_kinds import BUDGET, CLAIM, POD, SLICE
+from reconciler.api.validation.served_kinds import BUDGET, CLAIM, POD, POD_GROUP, SLICE
 from reconciler.embedded import ApiServer
 from tests.tools.gangs import grouped, pod_group
 from tests.tools.koordinator_cluster import machine, wants
@@ -158,6 +158,9 @@ class Load:
             self._delete([self._urgent.popleft()[1]])
 
     def _delete(self, names: list[str]) -> None:
+        group = names[0].removesuffix("-0")
+        if self._api.store[POD_GROUP].get(f"default/{group}") is not None:
+            self._api.delete(POD_GROUP, "default", group)
         for name in names:
             self._scarce.pop(name, None)
             if self._pod(name) is not None:
