@@ -1,40 +1,42 @@
-"""For validation, which compiles nothing by itself: why an expression does not compile.
+"""For validation, which compiles nothing by itself: why an expression does not compile, and what it costs.
 
 Compiling is imported with the first expression: it needs numpy and lark, and most manifests have no selector.
 """
 
 from collections.abc import Callable
 
-from reconciler.api.validation.kinds import Refuses
+from reconciler.api.validation.kinds import Judged, Refuses
 from reconciler.cel.errors import CelRefused
 
 # ruff: noqa: PLC0415
 
 
-def _selector(expression: str) -> str:
+def _selector(expression: str) -> Judged:
+    from reconciler.cel.estimate import worst_cost
     from reconciler.cel.program import compile_selector
 
-    return _refusal(compile_selector, expression)
+    return _judged(compile_selector, expression, worst_cost)
 
 
-def _derived(expression: str) -> str:
+def _derived(expression: str) -> Judged:
     from reconciler.cel.derived import compile_derived
+    from reconciler.cel.estimate import worst_cost
 
-    return _refusal(compile_derived, expression)
+    return _judged(compile_derived, expression, worst_cost)
 
 
-def _extractor(expression: str) -> str:
+def _extractor(expression: str) -> Judged:
     from reconciler.cel.extractor import compile_extractor
 
-    return _refusal(compile_extractor, expression)
+    return _judged(compile_extractor, expression, lambda _: 0)
 
 
-def _refusal(compiled: Callable[[str], object], expression: str) -> str:
+def _judged(compiled: Callable[[str], object], expression: str, cost: Callable[[str], int]) -> Judged:
     try:
         compiled(expression)
+        return Judged(cost=cost(expression))
     except CelRefused as exc:
-        return str(exc)
-    return ""
+        return Judged(str(exc))
 
 
 REFUSES = Refuses(_selector, _derived, _extractor)

@@ -488,6 +488,13 @@ CASES = [
         "a string, int, bool or version",
     ),
     Case(
+        "selector-refused",
+        "a text of unknown length",
+        yaml_of(GPU, claim("c", "device.driver.split('.')[0].lowerAscii() == 'a'")),
+        (f"{IN_CLAIM}.selectors[0].cel.expression",),
+        "unknown length",
+    ),
+    Case(
         "selector-raises",
         "a derived attribute",
         yaml_of(ONE, GPU, deriving("device.attributes['x'].y")),

@@ -31,13 +31,16 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.semantics import COMPOSITE_GROUPS
 from reconciler.api.objects.slices import DeviceTaintRule
 from reconciler.api.objects.validating import subject_of
+from reconciler.api.validation.devices import MAX_COST, too_complex
 from reconciler.api.validation.fields import Field, WrongType
+from reconciler.api.validation.kinds import Judged
 from reconciler.api.validation.pods import CONTAINERS, check_claims
 from reconciler.api.versions.shapes import mapping, mappings
 from reconciler.cel.derived import FAILS, compile_derived
 from reconciler.cel.program import CelRefused, Selector, compile_selector
 from reconciler.cel.reading import read
 from reconciler.cel.reads import Part, inline, reads
+from reconciler.cel.refusals import REFUSES
 from reconciler.state.devices.exclusion_modes import modes
 from reconciler.state.pods.groups import PodGroups
 
@@ -91,14 +94,26 @@ def missing_class(data: DoctorInput) -> Iterator[Finding]:
 
 
 def refused(data: DoctorInput) -> Iterator[Finding]:
-    """Expressions that do not compile."""
+    """Expressions that do not compile or are too complex, by themselves or all of a claim together."""
+    spent: dict[tuple[int, str], int] = {}
     for one in selections(data):
-        for of_kind, compile_one in ((_expressions, compile_selector), (_derived, compile_derived)):
-            for path, expression in of_kind(one):
-                try:
-                    compile_one(expression)
-                except CelRefused as exc:
-                    yield findings.SELECTOR_REFUSED.finding(one.entry, path, str(exc))
+        of_claim = (one.entry.number, one.path.partition(".requests[")[0])
+        for path, expression in _expressions(one):
+            yield from _objection(one.entry, path, REFUSES.selector(expression))
+        for path, expression in _derived(one):
+            judged = REFUSES.derived(expression)
+            yield from _objection(one.entry, path, judged)
+            before = spent.get(of_claim, 0)
+            spent[of_claim] = before + judged.cost
+            if before <= MAX_COST < spent[of_claim] and judged.cost <= MAX_COST:
+                what = f"all derived attributes together: {too_complex(spent[of_claim])}"
+                yield findings.SELECTOR_REFUSED.finding(one.entry, of_claim[1], what)
+
+
+def _objection(entry: Entry, path: str, judged: Judged) -> Iterator[Finding]:
+    why = judged.refusal or (too_complex(judged.cost) if judged.cost > MAX_COST else "")
+    if why:
+        yield findings.SELECTOR_REFUSED.finding(entry, path, why)
 
 
 def raising(data: DoctorInput) -> Iterator[Finding]:

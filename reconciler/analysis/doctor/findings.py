@@ -195,7 +195,7 @@ LARGER_FIRST: Final = Rule(
 )  # fmt: skip
 
 SELECTOR_REFUSED: Final = Rule(
-    "selector-refused", _E, "An expression does not compile.",
+    "selector-refused", _E, "An expression does not compile, or may take too many steps.",
     "Fix the expression; an API server rejects the object.",
 )  # fmt: skip
 SELECTOR_RAISES: Final = Rule(

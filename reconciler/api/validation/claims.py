@@ -11,6 +11,7 @@ from typing import Any
 from reconciler.api.objects.claims import MAX_ALLOCATED_CONFIGS
 from reconciler.api.validation.bodies import encode, same
 from reconciler.api.validation.devices import (
+    MAX_COST,
     MAX_COUNTER_SETS,
     check_binding_conditions,
     check_expression,
@@ -19,6 +20,7 @@ from reconciler.api.validation.devices import (
     check_skipped_operations,
     check_tolerations,
     default_tolerations,
+    too_complex,
 )
 from reconciler.api.validation.fields import (
     Cause,
@@ -52,11 +54,13 @@ def check_devices(devices: Field, refuses: Refuses) -> None:
     requests = devices["requests"]
     requests.at_most(MAX_REQUESTS)
     names: set[str] = set()
-    used = _used_attributes(devices["constraints"])
+    used, cost = _used_attributes(devices["constraints"]), 0
     for request in requests.items():
         dns_label(request["name"])
         request["name"].unique(names)
-        _request(request, used, refuses)
+        cost += _request(request, used, refuses)
+    if cost > MAX_COST:
+        devices.forbidden(f"all derived attributes together: {too_complex(cost)}")
     known = request_names(devices)
     devices["constraints"].at_most(MAX_CONSTRAINTS)
     for constraint in devices["constraints"].items():
@@ -121,14 +125,15 @@ def check_opaque(opaque: Field) -> None:
         parameters.too_long(MAX_PARAMETERS)
 
 
-def _request(request: Field, used: Collection[tuple[str, str]], refuses: Refuses) -> None:
+def _request(request: Field, used: Collection[tuple[str, str]], refuses: Refuses) -> int:
+    """Check a request; the result is the steps of its derived attributes at worst."""
     exactly, alternatives = request["exactly"], request["firstAvailable"]
     if exactly.present == bool(alternatives.items()):
         request.required("exactly one of `exactly` or `firstAvailable` is required")
-    name = request["name"].text()
+    name, cost = request["name"].text(), 0
     if exactly.present:
         _wants(exactly, refuses)
-        _derived(exactly["derivedAttributes"], used, ("", name), refuses)
+        cost = _derived(exactly["derivedAttributes"], used, ("", name), refuses)
         exactly["adminAccess"].flag()
     alternatives.at_most(MAX_ALTERNATIVES)
     names: set[str] = set()
@@ -137,7 +142,8 @@ def _request(request: Field, used: Collection[tuple[str, str]], refuses: Refuses
         alternative["name"].unique(names)
         _wants(alternative, refuses)
         full = f"{name}/{alternative['name'].text()}"
-        _derived(alternative["derivedAttributes"], used, ("", name, full), refuses)
+        cost += _derived(alternative["derivedAttributes"], used, ("", name, full), refuses)
+    return cost
 
 
 def _wants(request: Field, refuses: Refuses) -> None:
@@ -160,13 +166,15 @@ def _wants(request: Field, refuses: Refuses) -> None:
 
 def _derived(
     attributes: Field, used: Collection[tuple[str, str]], names: Sequence[str], refuses: Refuses
-) -> None:
+) -> int:
     """CLM-9.
 
     names  by which constraints refer to the request
+    ->     steps of all expressions at worst
     """
     attributes.at_most(MAX_DERIVED_ATTRIBUTES)
     seen: set[str] = set()
+    cost = 0
     for attribute in attributes.items():
         name = attribute["name"]
         if not name.text():
@@ -176,7 +184,8 @@ def _derived(
             name.unique(seen)
             if not any((name.text(), one) in used for one in names):
                 name.invalid(UNUSED)
-        check_expression(attribute["expression"], refuses.derived)
+        cost += check_expression(attribute["expression"], refuses.derived)
+    return cost
 
 
 def default_devices(devices: object) -> None:

@@ -25,7 +25,7 @@ from reconciler.api.validation.fields import (
     time,
     timestamp,
 )
-from reconciler.api.validation.kinds import Object, Review
+from reconciler.api.validation.kinds import Judged, Object, Review
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
@@ -117,26 +117,51 @@ def default_tolerations(tolerations: object) -> None:
 
 MAX_SELECTORS = 32
 MAX_EXPRESSION = 10 * 1024
+MAX_COST = 1_000_000
+"""Steps of an expression at worst, and of all derived attributes of a claim"""
 
 
-def check_selectors(selectors: Field, refused: Callable[[str], str]) -> None:
+def check_selectors(selectors: Field, judge: Callable[[str], Judged]) -> None:
     """Check shape and size, and compile what is neither missing nor too long."""
     selectors.at_most(MAX_SELECTORS)
     for selector in selectors.items():
         if not selector["cel"].present:
             selector["cel"].required()
         else:
-            check_expression(selector["cel"]["expression"], refused)
+            check_expression(selector["cel"]["expression"], judge)
 
 
-def check_expression(expression: Field, refused: Callable[[str], str]) -> None:
-    """Check that an expression is not empty, nor too long, and compiles."""
+def check_expression(expression: Field, judge: Callable[[str], Judged]) -> int:
+    """Check that an expression is neither empty, too long nor too complex, and compiles.
+
+    The result is its steps at worst.
+    """
     if not expression.text():
         expression.required()
-    elif size_of(expression.text()) > MAX_EXPRESSION:
+        return 0
+    if size_of(expression.text()) > MAX_EXPRESSION:
         expression.too_long(MAX_EXPRESSION)
-    elif why := refused(expression.text()):
-        expression.invalid(f"does not compile: {why}")
+        return 0
+    refusal, cost = judge(expression.text())
+    if refusal:
+        expression.invalid(f"does not compile: {refusal}")
+    elif cost > MAX_COST:
+        expression.forbidden(too_complex(cost))
+    return cost
+
+
+def too_complex(cost: int) -> str:
+    """Why an expression, or all derived attributes of a claim, cost too much."""
+    if cost < 2**50:
+        why = (
+            f"it may take {cost:,} steps, at most {MAX_COST:,} are allowed; use fewer loops, or shorter ones"
+        )
+    else:
+        why = (
+            "its steps have no bound, since it works on a text, list or amount of unknown length, such as "
+            "the result of a function; compare that result instead of working on it"
+        )
+    return f"too complex, exceeds cost limit: {why}"
 
 
 def default_rule(rule: Object, now: datetime) -> None:

@@ -136,18 +136,27 @@ class Column(NamedTuple):
     priority: int = 0
 
 
-def _not_compiled(_expression: str) -> str:
+class Judged(NamedTuple):
+    """What an API server looks at in an expression."""
+
+    refusal: str = ""
+    """Why it does not compile; empty if it does"""
+    cost: int = 0
+    """Steps at worst (CEL-19)"""
+
+
+def _not_compiled(_expression: str) -> Judged:
     """Nothing is wrong with an expression as far as is looked."""
-    return ""
+    return Judged()
 
 
 class Refuses(NamedTuple):
-    """Why expressions do not compile; empty if they do. They are read in a higher room."""
+    """How expressions are judged. They are read in a higher room."""
 
-    selector: Callable[[str], str] = _not_compiled
-    derived: Callable[[str], str] = _not_compiled
+    selector: Callable[[str], Judged] = _not_compiled
+    derived: Callable[[str], Judged] = _not_compiled
     """Of derived attributes"""
-    extractor: Callable[[str], str] = _not_compiled
+    extractor: Callable[[str], Judged] = _not_compiled
     """Of sharing affinity"""
 
 

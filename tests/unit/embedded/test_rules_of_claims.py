@@ -57,7 +57,16 @@ def derived(*attributes, **fields):
     )
 
 
+def nested(loops):
+    """An expression that may take some 8 steps for each of 10 turns of so many nested loops."""
+    inner = "true"
+    for number in range(loops):
+        inner = f"[1, 2, 3, 4, 5, 6, 7, 8, 9, 10].all(x{number}, {inner} && x{number} > 0 && 'a' == 'a')"
+    return inner
+
+
 X = {"name": "v/x", "expression": "1"}
+COSTLY = {"name": "v/x", "expression": nested(5)}
 DA = f"{R}.exactly.derivedAttributes"
 
 
@@ -135,6 +144,25 @@ REFUSED = {
     "a derived attribute without expression": (
         derived({**X, "expression": ""}),
         (f"{DA}[0].expression", "Required"),
+    ),
+    "a derived attribute that may take 8 million steps": (
+        derived({**X, "expression": nested(6)}),
+        (f"{DA}[0].expression", "Forbidden"),
+        ("spec.devices", "Forbidden"),
+    ),
+    "derived attributes that together may take 1.6 million steps": (
+        devices(
+            [
+                {"name": name, "exactly": {"deviceClassName": "gpu", "derivedAttributes": [costly]}}
+                for name, costly in (("r", COSTLY), ("s", COSTLY))
+            ],
+            constraints=[{"matchAttribute": "v/x"}],
+        ),
+        ("spec.devices", "Forbidden"),
+    ),
+    "a selector that may take 8 million steps": (
+        exactly(selectors=[{"cel": {"expression": nested(6)}}]),
+        (f"{R}.exactly.selectors[0].cel.expression", "Forbidden"),
     ),
     "a long derived attribute": (
         derived({**X, "expression": " " * 10240 + "1"}),
