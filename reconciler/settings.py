@@ -3,19 +3,21 @@
 Flags override the environment (`DRA_RECONCILER_` and the field's name), which overrides the file.
 """
 
+import os
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import yaml
-from pydantic import BeforeValidator, Field, StringConstraints, ValidationError
-from pydantic_settings import BaseSettings, EnvSettingsSource, NoDecode, SettingsConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
 
 from reconciler.errors import Rejected
 
 MAX_LENGTH = 2**20
 """Characters of a settings file."""
+PREFIX = "DRA_RECONCILER_"
+"""Of variables in the environment."""
 
 PolicyName = Literal["first-fit", "best-fit", "spread", "least-loss", "fgd", "expected-fill"]
 
@@ -29,7 +31,7 @@ def _split(value: Any) -> Any:
     return [part.strip() for part in value.split(",") if part.strip()] if isinstance(value, str) else value
 
 
-Names = Annotated[frozenset[str], NoDecode, BeforeValidator(_split)]
+Names = Annotated[frozenset[str], BeforeValidator(_split)]
 """Names, separated by commas in the environment."""
 
 
@@ -43,8 +45,8 @@ def _pairs(value: Any, everything: str = "") -> Any:
 
 
 T = TypeVar("T")
-Pairs = Annotated[dict[str, T], NoDecode, BeforeValidator(_pairs)]
-Policies = Annotated[dict[str, PolicyName], NoDecode, BeforeValidator(lambda value: _pairs(value, "*"))]
+Pairs = Annotated[dict[str, T], BeforeValidator(_pairs)]
+Policies = Annotated[dict[str, PolicyName], BeforeValidator(lambda value: _pairs(value, "*"))]
 
 
 class Flag(NamedTuple):
@@ -149,15 +151,13 @@ class Fixed(NamedTuple):
     the server, so at least twice `write_seconds` is used."""
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """How the reconciler runs. Frozen; an unknown name is an error."""
 
     fixed: ClassVar[Fixed] = Fixed()
     """What is not a setting."""
 
-    model_config = SettingsConfigDict(
-        frozen=True, extra="forbid", env_prefix="DRA_RECONCILER_", use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     server: str | None = None
     """URL of an API server that needs no credentials, such as `kubectl proxy`. None: use a kubeconfig."""
@@ -400,12 +400,9 @@ def load(flags: Mapping[str, Any], file: Path | None, variables: Mapping[str, st
     Raises Rejected with a line for each wrong one, which names it as the user wrote it.
     """
     from_file = _read(file) if file is not None else {}
-    environment = EnvSettingsSource(Settings)
-    if variables is not None:
-        environment.env_vars = {name.lower(): value for name, value in variables.items()}
-    prefix = "DRA_RECONCILER_"
-    removed = {name: environment.env_vars.get(f"{prefix}{name}".lower()) for name in REMOVED}
-    from_environment = environment() | {name: value for name, value in removed.items() if value is not None}
+    given = {name.upper(): value for name, value in (os.environ if variables is None else variables).items()}
+    spellings = {name: f"{PREFIX}{name.upper()}" for name in (*Settings.model_fields, *REMOVED)}
+    from_environment = {name: given[key] for name, key in spellings.items() if key in given}
     try:
         return Settings(**{**from_file, **from_environment, **flags})
     except ValidationError as exc:
@@ -415,7 +412,7 @@ def load(flags: Mapping[str, Any], file: Path | None, variables: Mapping[str, st
             if name in flags:
                 spelled = flag_of(name)
             elif name in from_environment:
-                spelled = f"{prefix}{name.upper()}"
+                spelled = spellings[name]
             else:
                 spelled = f"{name} in {file}"
             where = ".".join([spelled, *below])

@@ -1,19 +1,20 @@
 """Semantic versions: semver 2.0.0, with the precedence that CEL uses.
 
-The grammar and the precedence rules come from the `semver` package; this adds what Kubernetes adds:
-64-bit components, a length limit, and a lenient reading (CEL-16).
+Kubernetes adds 64-bit components, a length limit, and a lenient reading (CEL-16).
 """
 
 import re
 from dataclasses import dataclass, field
 from functools import lru_cache, total_ordering
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from semver import Version
 
 MAX_LENGTH = 256
 _UINT64_MAX = 2**64 - 1
+_NUMBER = "(0|[1-9][0-9]*)"
+_PRERELEASE = r"(?:0|[1-9][0-9]*|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*)"
+_STRICT = re.compile(
+    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-({_PRERELEASE}(?:\.{_PRERELEASE})*))?(?:\+[0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*)?"
+)
+"""As semver.org suggests"""
 _SHORT = re.compile(r"v?([0-9]+)(?:\.([0-9]+))?(?:\.([0-9]+))?((?:[-+].*)?)", re.ASCII)
 
 
@@ -24,7 +25,8 @@ class Semver:
 
     text: str
     """As written: constraints compare this, build metadata included (CON-5)."""
-    parsed: "Version" = field(repr=False)
+    precedence: tuple[int, int, int, bool, tuple[tuple[bool, int, str], ...]] = field(repr=False)
+    """Major, minor, patch; a release is above its pre-releases, whose numbers are below their words"""
 
     @classmethod
     def parse(cls, text: str) -> "Semver":
@@ -45,28 +47,28 @@ class Semver:
 
     @property
     def major(self) -> int:
-        return self.parsed.major
+        return self.precedence[0]
 
     @property
     def minor(self) -> int:
-        return self.parsed.minor
+        return self.precedence[1]
 
     @property
     def patch(self) -> int:
-        return self.parsed.patch
+        return self.precedence[2]
 
     def compare(self, other: "Semver") -> int:
         """-1, 0 or 1 by precedence."""
-        return self.parsed.compare(other.parsed)
+        return (self.precedence > other.precedence) - (self.precedence < other.precedence)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Semver) and self.compare(other) == 0
+        return isinstance(other, Semver) and self.precedence == other.precedence
 
     def __lt__(self, other: "Semver") -> bool:
-        return self.compare(other) < 0
+        return self.precedence < other.precedence
 
     def __hash__(self) -> int:
-        return hash((self.major, self.minor, self.patch, self.parsed.prerelease))
+        return hash(self.precedence)
 
     def __str__(self) -> str:
         return self.text
@@ -76,16 +78,12 @@ class Semver:
 def _parse(text: str) -> Semver:
     if len(text) > MAX_LENGTH:
         raise ValueError(f"a version has {len(text)} characters; at most {MAX_LENGTH} are allowed")
-    if not text.isascii():
-        raise ValueError(f"{text!r} is not a semantic version (semver 2.0.0)")
-    from semver import Version  # noqa: PLC0415 - takes 8 ms, and most fleets have no versions
-
-    try:
-        parsed = Version.parse(text)
-    except ValueError as exc:
-        raise ValueError(f"{text!r} is not a semantic version such as 1.2.3 (semver 2.0.0)") from exc
-    numeric = [parsed.major, parsed.minor, parsed.patch]
-    numeric += [int(part) for part in (parsed.prerelease or "").split(".") if part.isdigit()]
-    if max(numeric) > _UINT64_MAX:
+    match = _STRICT.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} is not a semantic version such as 1.2.3 (semver 2.0.0)")
+    major, minor, patch = map(int, match.groups()[:3])
+    parts = match[4].split(".") if match[4] else []
+    before = tuple((False, int(part), "") if part.isdigit() else (True, 0, part) for part in parts)
+    if max(major, minor, patch, *(number for _, number, _ in before)) > _UINT64_MAX:
         raise ValueError(f"{text!r}: a component exceeds 64 bits")
-    return Semver(text, parsed)
+    return Semver(text, (major, minor, patch, not parts, before))

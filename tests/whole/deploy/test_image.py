@@ -75,20 +75,54 @@ def test_every_dependency_is_imported_and_there_are_few():
         for name in names:
             tops.setdefault(canonicalize_name(name), set()).add(top)
     assert [name for name in direct if not tops[canonicalize_name(name)] & imported] == []
-    assert len(direct) <= 18
+    assert len(direct) <= 16
 
 
-def test_the_lock_of_the_image_holds_only_what_dependencies_need():
-    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    ahead = [*declared["dependencies"], *declared["optional-dependencies"]["otel"]]
-    needed: set[str] = set()
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+TOOLS = {
+    *("check-jsonschema", "cyclonedx-bom", "editables", "mypy", "pytest-asyncio", "pytest-xdist", "ruff"),
+    *("distributed", "kopf", "types-pyyaml"),
+}
+"""What is called, or loaded by another, without an import"""
+
+
+def needed(*requirements: str) -> set[str]:
+    """These and what they need in turn."""
+    ahead, found = list(requirements), set[str]()
     while ahead:
         one = Requirement(ahead.pop())
         name = canonicalize_name(one.name)
-        if name not in needed and (one.marker is None or one.marker.evaluate({"extra": ""})):
-            needed.add(name)
-            ahead += requires(name) or ()
-    assert {name for name, _ in IMAGE} == needed
+        key = f"{name}[{','.join(sorted(one.extras))}]"
+        here = [{"extra": extra} for extra in ("", *one.extras)]
+        if key not in found:
+            found |= {name, key}
+            further = map(Requirement, requires(name) or ())
+            ahead += [
+                str(each) for each in further if each.marker is None or any(map(each.marker.evaluate, here))
+            ]
+    return {name for name in found if "[" not in name}
+
+
+def test_the_lock_of_the_image_holds_only_what_dependencies_need():
+    assert {name for name, _ in IMAGE} == needed(*PROJECT["dependencies"], *EXTRAS["otel"])
+
+
+def test_the_lock_of_tests_holds_only_what_somebody_imports_or_calls():
+    tested = [text for extra in ("dev", "otel", "perf", "sweep") for text in EXTRAS[extra]]
+    locked = (ROOT / "requirements.lock").read_text()
+    elsewhere = set(re.findall(r"^([a-z0-9.-]+)==\S+ ;", locked, re.M))  # other systems and Pythons
+    assert {name for name, _ in ALL} - elsewhere <= needed(*PROJECT["dependencies"], *tested)
+    folders = ("reconciler", "tests", "perf", "docs")
+    source = [path.read_text() for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    source.append((ROOT / "hatch_build.py").read_text())
+    imported = set(re.findall(r"^\s*(?:from|import) (\w+)", "\n".join(source), re.M))
+    tops: dict[str, set[str]] = {}
+    for top, names in packages_distributions().items():
+        for name in names:
+            tops.setdefault(canonicalize_name(name), set()).add(top)
+    direct = {canonicalize_name(Requirement(text).name) for text in tested}
+    assert {name for name in direct if not tops[name] & imported} == TOOLS
 
 
 def test_the_page_of_what_the_image_holds_is_current():

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 
 import pytest
+import semver
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -206,6 +207,32 @@ def test_versions_are_ordered_by_precedence(one: int, other: int):
     assert (left < right) == (one < other)
     assert (left == right) == (one == other)
     assert left.compare(right) == (one > other) - (one < other)
+
+
+PARTS = st.lists(st.sampled_from(["0", "2", "10", "01", "a", "B", "-", "0a", "a1"]), max_size=3).map(".".join)
+NUMBERS = st.tuples(*[st.sampled_from(["0", "1", "2", "10", "01"])] * 3).map(".".join)
+VERSIONS = st.tuples(NUMBERS, st.sampled_from(["", "-"]), PARTS, st.sampled_from(["", "+", "+b.01"])).map(
+    "".join
+)
+
+
+def semver_or_none(text: str) -> semver.Version | None:
+    return semver.Version.parse(text) if semver.Version.is_valid(text) else None
+
+
+@given(VERSIONS, VERSIONS)
+def test_versions_are_read_and_ordered_as_by_the_package_semver(one: str, other: str):
+    read: list[Semver | None] = []
+    for text in (one, other):
+        try:
+            read.append(Semver.parse(text))
+        except ValueError:
+            read.append(None)
+    left, right = map(semver_or_none, (one, other))
+    assert [found is None for found in read] == [left is None, right is None]
+    if left is not None and right is not None and read[0] is not None and read[1] is not None:
+        assert read[0].compare(read[1]) == left.compare(right)
+        assert (read[0].major, read[0].minor, read[0].patch) == left.to_tuple()[:3]
 
 
 def test_build_metadata_counts_for_the_text_but_not_for_equality():
