@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from kernels.groups import count_changes, distinct
+from kernels.groups import IntegerLog, count_changes, distinct
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.candidates import capacity_fits
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption
@@ -22,7 +22,7 @@ from reconciler.state.devices.occupancy import Trail
 from reconciler.state.devices.snapshot import Snapshot
 
 LONGEST_LOG = 1 << 12
-"""Changes that the log keeps. A reader that is further behind judges all nodes again, which costs as much."""
+"""Nodes that the log keeps. A reader that is further behind judges all nodes again, which costs as much."""
 
 
 class Selected(NamedTuple):
@@ -39,39 +39,38 @@ class CountLog:
 
     def __init__(self) -> None:
         self._generation = 0
-        self._nodes: list[Codes | Sequence[int]] = []
-        self._selected: list[Selected | None] = []
+        self._nodes = IntegerLog()
+        self._selected: list[Selected] = []
 
     @property
-    def end(self) -> tuple[int, int]:
+    def end(self) -> tuple[int, int, int]:
         """The position of a reader that has read everything."""
-        return self._generation, len(self._nodes)
+        return self._generation, len(self._nodes), len(self._selected)
 
     def add(self, nodes: Codes | Sequence[int], selected: Selected | None = None) -> None:
         """Note a change on some nodes, by the fleet's code, and on those that selectors match."""
-        if len(self._nodes) == LONGEST_LOG:
+        if max(len(self._nodes) + len(nodes), len(self._selected)) >= LONGEST_LOG:
             self.clear()
             return
-        self._nodes.append(nodes)
-        self._selected.append(selected)
+        self._nodes.add(nodes)
+        if selected is not None:
+            self._selected.append(selected)
 
     def clear(self) -> None:
         """Note a change that may concern any node."""
         self._generation += 1
-        self._nodes.clear()
+        self._nodes = IntegerLog()
         self._selected.clear()
 
-    def since(self, position: tuple[int, int]) -> tuple[Rows, list[Selected]] | None:
+    def since(self, position: tuple[int, int, int]) -> tuple[Rows, list[Selected]] | None:
         """The changes from a position on: (n,) nodes by the fleet's code, and changes by selectors.
 
         None if any node may have changed.
         """
-        generation, read = position
+        generation, nodes, selected = position
         if generation != self._generation:
             return None
-        pieces = [np.asarray(nodes, dtype=np.intp) for nodes in self._nodes[read:]]
-        nodes = pieces[0] if len(pieces) == 1 else np.concatenate([*pieces, np.zeros(0, dtype=np.intp)])
-        return nodes, [one for one in self._selected[read:] if one is not None]
+        return self._nodes.between(nodes, len(self._nodes)), self._selected[selected:]
 
 
 KEPT = 512

@@ -10,6 +10,7 @@ from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.availability import Available, Selected, available
 from reconciler.allocation.dra.budget import STEPS, Fatal
 from reconciler.allocation.dra.constraints import MatchGroup, match_groups
+from reconciler.allocation.dra.never_fits import impossible_constraint
 from reconciler.allocation.dra.plain_request import PlainRequest, plain_request
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestOption, Slot, read_claims
 from reconciler.allocation.dra.selector_masks import is_overspent, is_quick
@@ -25,7 +26,7 @@ class _OptionCounts(Struct):
     wanted: Amounts
     """() devices that a node must have; 0 for mode All, which has no minimum. An int compares slower"""
     current: Available | None = None
-    position: tuple[int, int] = (-1, 0)
+    position: tuple[int, int, int] = (-1, 0, 0)
     selected: Amounts | None = None
     """(N,) devices whose node selector matches each node; None if no device has a selector"""
 
@@ -203,6 +204,7 @@ class ClaimShape(Struct):
     known: bool = False
     """Whether its selectors are known to take little time"""
     _match_groups: tuple[MatchGroup, ...] | None = None
+    _impossible: str | None = None
     _overspent: bool | None = None
     _plain: PlainRequest | None = None
     _plain_of: int = -1
@@ -234,6 +236,12 @@ class ClaimShape(Struct):
         if self._match_groups is None:
             self._match_groups = match_groups(self.parsed, snapshot)
         return self._match_groups
+
+    def impossible_constraint(self, snapshot: Snapshot) -> str:
+        """Why no devices of the fleet can meet a constraint together; empty if some may."""
+        if self._impossible is None:
+            self._impossible = impossible_constraint(self.parsed, snapshot)
+        return self._impossible
 
 
 class _ClaimShapes(Struct):
