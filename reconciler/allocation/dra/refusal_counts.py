@@ -10,7 +10,8 @@ from kernels.groups import distinct
 from kernels.types import Mask, Rows
 from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.candidates import capacity_permits, counters_permit, not_excluded
-from reconciler.allocation.dra.never_fits import impossible_constraint, lacking
+from reconciler.allocation.dra.claim_shapes import claim_shape
+from reconciler.allocation.dra.never_fits import lacking
 from reconciler.allocation.dra.node_attempt import NodeRefusal
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestKey, RequestOption
 from reconciler.allocation.dra.selector_masks import evaluate_selectors
@@ -236,7 +237,8 @@ def _from_counts(
         reason, message = never or worst  # type: ignore[misc]
         return reason, message, tuple(counts)
     reason, message = _together(parsed, counts)
-    if reason is Reason.CONSTRAINT and (why := impossible_constraint(parsed, snapshot)):
+    shape = claim_shape(parsed.claims, snapshot)
+    if reason is Reason.CONSTRAINT and (why := shape.impossible_constraint(snapshot)):
         return Reason.NEVER, f"{message}: {why}", tuple(counts)
     all_pass = all(gate.left == count.gates[1].left for count in counts for gate in count.gates[1:])
     if reach.chosen is None and all_pass and not _is_held(parsed, snapshot):
