@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ from reconciler.api.validation.served_kinds import CLAIM, CONFIG_MAP, LEASE, POD
 from reconciler.cli import main
 from reconciler.control import demand
 from reconciler.control.decisions.allocating import DevicesGiven, Ungated, Waits
-from tests.tools.checkout import ROOT
+from reconciler.operations.journal.entries import FORMAT
+from tests.tools.checkout import DOCS, ROOT
 from tests.tools.koordinator_cluster import wants
 from tests.tools.patience import PATIENCE
 from tests.tools.running_reconciler import Cluster, reconciling
@@ -130,3 +132,22 @@ def test_each_version_that_was_released_has_a_record():
     released = {one for one in headings if one[0].isdigit() and Version.parse(one) >= Version(0, 2, 0)}
     recorded = {path.name.removesuffix(".json.gz") for path in EARLIER}
     assert released == recorded, "python -m tests.tools.written_state tests/tools/written/VERSION.json.gz"
+
+
+# -- The page lists what is kept.
+
+NOT_KEPT = {
+    "decision-id", "device-extensions", "gang", "gang-size", "gang-topology", "joint-allocation", "managed",
+    "movable", "partition", "pool-prefix", "reconciler", "rewrite-resources", "room", "run-seconds",
+}  # fmt: skip
+"""What users write, or what Events and conversions have"""
+
+
+def test_every_form_that_is_kept_is_on_the_page_with_its_version():
+    page = (DOCS / "upgrade.md").read_text()
+    rows = re.findall(r"^\| (.+) \| ([\d.]+) \|$", page, re.M)
+    source = "".join(path.read_text() for path in (ROOT / "reconciler").rglob("*.py"))
+    known = set(re.findall(r'"dra-reconciler\.io/([a-z-]+)"', source)) - NOT_KEPT
+    told = {name for form, _ in rows for name in re.findall(r"dra-reconciler\.io/([a-z-]+)", form)}
+    assert known == told
+    assert ("[journal](journal.md): `format` in the first line of each file", str(FORMAT)) in rows
