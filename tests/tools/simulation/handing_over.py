@@ -75,12 +75,12 @@ class SlowScheduler:
         """The devices for a pod that can be scheduled; None if there are none."""
         spec, metadata = pod["spec"], pod["metadata"]
         count = wanted(pod)
-        node = pinned(Pod.model_validate(pod))
         made = "extendedResourceClaimStatus" in (pod.get("status") or {})
         if spec.get("schedulingGates") or spec.get("nodeName") or made or "deletionTimestamp" in metadata:
             return None
-        if not count or not node or metadata["uid"] in self._binding:
+        if not count or metadata["uid"] in self._binding:
             return None
+        node = pinned(Pod.model_validate(pod)) or self._random.choice(list(self._nodes))
         own = [claim for claim in self._claims() if SPECIAL_CLAIM in claim["metadata"].get("annotations", {})]
         taken = {one for claim in own for one in devices(claim)} | self._seen[0][1]
         taken |= {one for found in self._binding.values() for one in found}

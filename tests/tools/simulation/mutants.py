@@ -11,14 +11,14 @@ import numpy as np
 from reconciler.analysis.relocation.occupants import Budgets
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ALLOCATED_AT, ANNOUNCED, FINALIZER, is_announced, is_ours
-from reconciler.api.objects.gangs import release
+from reconciler.api.objects.gangs import release, release_on
 from reconciler.app import making_room
 from reconciler.cluster import client, events, transport, writer
 from reconciler.cluster.client import Client
-from reconciler.cluster.watch import Recall
+from reconciler.cluster.watch import Recall, _Follower
 from reconciler.cluster.writer import Writer
-from reconciler.control import audit, fence
-from reconciler.control.audit import ReclaimedByScheduler
+from reconciler.control import audit, fence, planner, special_claims
+from reconciler.control.audit import Audit, ReclaimedByScheduler
 from reconciler.control.dispatching import Dispatcher
 from reconciler.control.early_names import EarlyNames
 from reconciler.control.fence import Fence
@@ -32,6 +32,7 @@ from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner
 from reconciler.control.relocation import ground
 from reconciler.control.relocation.candidates import Candidates, RoomPlan
+from reconciler.control.relocation.evictor import Evictor
 from reconciler.control.relocation.moves import Allowed
 from reconciler.control.relocation.rebalancer import Rebalancer
 from reconciler.control.settler import HandOver, Settler
@@ -43,6 +44,7 @@ from reconciler.errors import Retry, Undecided
 from reconciler.ha.elector import Elector
 from reconciler.state import held_back, store
 from reconciler.state.delta import NOTHING
+from reconciler.state.pods.groups import PodGroups
 from reconciler.state.pods.placed import Placed
 from reconciler.state.store import Store
 
@@ -208,6 +210,8 @@ MUTANTS: dict[str, Mutant] = {
     "a claim is its name": _swap(Store, "_put_claim", _puts_by_name),
     "gated pods are left to kube-scheduler": _swap(ReclaimedByScheduler, "_pod", _whoever_names_it),
     "gates go before pods name their claims": _swap(EarlyNames, "supposes", lambda *_: False),
+    "old lists are believed": _swap(_Follower, "_is_restored", lambda *_: False),
+    "plans of a former leader raise alarms": _swap(Audit, "_is_assumed", lambda *_: False),
 }
 
 PAIRED: dict[str, Mutant] = {
@@ -248,6 +252,7 @@ GANGED: dict[str, Mutant] = {
     "unanswered patches of pods may arrive": _swap(GangWriter, "resolve", _not_resolved),
     "the members that run choose no domain": _swap(gang_planner, "placed", lambda *_: Placed((), ())),
     "give-backs of a predecessor are not fenced": _swap(Fence, "_is_seat", lambda *_: False),
+    "groups of a tree are decided alone": _swap(PodGroups, "root", lambda _, gang: gang),
     "changes of claims do not wake gangs": _swap(Dispatcher, "_gangs", lambda *_: None),
 }
 """The same, of what keeps gangs whole"""
@@ -272,6 +277,8 @@ EVICTING: dict[str, Mutant] = {
     "plans outlive what they rest on": _swap(ground, "_different", lambda *_: iter(())),
     "plans outlive what the pod must mind": _swap(ground, "_surroundings", lambda *_: iter(())),
     "a new leader holds nothing": _swap(HeldRoomTakeover, "_read", _nothing_read),
+    "eviction requests stay": _swap(Evictor, "withdraw", _nothing_read),
+    "a leader in between is forgotten": _swap(Evictor, "stand_by", lambda _: None),
 }
 """The same, of what keeps evictions from doing harm"""
 
@@ -327,6 +334,9 @@ ANNOUNCING: dict[str, Mutant] = {
 HANDING: dict[str, Mutant] = {
     "gates go before kube-scheduler has seen what was given": _swap(SpecialClaims, "wait", lambda *_: 0.0),
     "only the decided devices are held": _swap(held_back, "_of_drivers", lambda *_: iter(())),
+    "gates go without a node": _swap(special_claims, "release_on", lambda *of: release_on(*of)[-1:]),
+    "annotations prolong what is held": _swap(SpecialClaims, "_left", lambda _, __, seconds: seconds),
+    "devices that no longer suit are handed over": _swap(planner, "still_suits", lambda *_: True),
     "a new process holds no node": _swap(SpecialClaims, "_hold_again", lambda *_: None),
     "removals of gates are not fenced off at the start": _swap(HandOver, "fence_off", _nothing_read),
 }
@@ -342,16 +352,18 @@ SEEDS = {
     "several pods move at once": 10,
     "gates go before kube-scheduler has seen what was given": 1,
     "only the decided devices are held": 4,
+    "gates go without a node": 3,
 }
 """Schedules that have noticed a mutant, to be tried first: any of the others will do, but takes longer"""
 
 _GANGS = "tests/unit/control/gangs/test_planner.py::"
 _WRITES = "tests/unit/control/gangs/test_writing.py::"
 
+_REQUESTS = "tests/unit/control/relocation/test_eviction_requests.py::"
+_EXTENDED = "tests/whole/end_to_end/test_extended_resources.py::"
 _ROOM = "tests/unit/app/test_making_room.py::"
 TESTS: dict[str, str] = {
-    "a new process holds no node": "tests/whole/end_to_end/test_extended_resources.py::"
-    "test_a_process_that_starts_later_holds_the_node_as_well",
+    "a new process holds no node": _EXTENDED + "test_a_process_that_starts_later_holds_the_node_as_well",
     "announcements count without the finalizer": "tests/unit/cluster/test_writer.py::"
     "test_an_announcement_that_does_not_suffice_is_replaced[somebody removed the finalizer]",
     "all allocations of announced claims are ours": "tests/whole/coexistence/test_giving_way.py::"
@@ -397,6 +409,17 @@ TESTS: dict[str, str] = {
     "test_members_without_claims_are_pinned_to_their_node",
     "unanswered writes are forgotten": "tests/unit/control/test_settler.py::"
     "test_a_write_without_an_answer_is_resolved_by_reading[applied: held]",
+    "old lists are believed": "tests/unit/cluster/test_watch.py::"
+    "test_a_list_that_is_older_than_what_was_seen_is_asked_for_again",
+    "plans of a former leader raise alarms": "tests/unit/control/test_auditor.py::"
+    "test_what_a_former_leader_still_assumes_raises_no_alarm_unless_it_was_written[False]",
+    "eviction requests stay": _REQUESTS + "test_what_an_earlier_process_asked_for_is_withdrawn",
+    "a leader in between is forgotten": _REQUESTS
+    + "test_who_leads_again_withdraws_what_the_leader_in_between_asked_for",
+    "annotations prolong what is held": _EXTENDED
+    + "test_who_writes_the_annotation_again_does_not_prolong_what_is_held",
+    "devices that no longer suit are handed over": _EXTENDED
+    + "test_a_pod_whose_device_no_longer_suits_before_its_gate_gets_another_node[change0]",
     "late writes are not fenced": "tests/unit/control/test_settler.py::"
     "test_a_write_without_an_answer_is_resolved_by_reading[not applied: made impossible, then free]",
     "a listing drops nothing": "tests/unit/state/test_store.py::test_objects_that_are_not_listed_are_dropped",
