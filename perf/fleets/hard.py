@@ -37,6 +37,8 @@ class Scale(NamedTuple):
     nodes: Sequence[int] = (1,)
     requests: tuple[int, int] = (3, 9)
     shapes: Shapes = A100
+    mixed: bool = False
+    """Whether nodes have different numbers of GPUs"""
 
 
 class Question(NamedTuple):
@@ -44,7 +46,7 @@ class Question(NamedTuple):
 
     family: str
     gpus: int
-    """Of each node"""
+    """Of the first node"""
     fleet: list[Json]
     """Nodes, class and slices"""
     held: list[Json]
@@ -66,19 +68,22 @@ def questions(
         yield question(rnd, families[number % len(families)], scale, held)
 
 
-def question(rnd: Random, family: str, scale: Scale, held: float) -> Question:
-    """One question of a family."""
+def question(rnd: Random, family: str, scale: Scale, held: float, claims: int = 1) -> Question:
+    """One question of a family, with so many claims."""
     gpus, nodes = rnd.choice(scale.gpus), rnd.choice(scale.nodes)
     with_node_set = family in ("nested", "mixed", "claims")
     fleet: list[Json] = [device_class(CLASS, f'device.driver == "{DRIVER}"')]
     taken: list[Json] = []
-    for name in [f"n{number}" for number in range(nodes)]:
-        power = rnd.randint(gpus * 3, gpus * 7) if with_node_set else None
-        devices, sets = _devices(gpus, power, scale.shapes), _sets(gpus, power)
+    for number in range(nodes):
+        name, here = f"n{number}", rnd.choice(scale.gpus) if scale.mixed and number else gpus
+        power = rnd.randint(here * 3, here * 7) if with_node_set else None
+        devices, sets = _devices(here, power, scale.shapes), _sets(here, power)
         fleet += [node(name), *_slices(name, devices, sets)]
-        taken += [_held(name, one) for one in _holds(rnd, devices, sets, round(held * gpus))]
+        taken += [_held(name, one) for one in _holds(rnd, devices, sets, round(held * here))]
     while True:
-        asked = [_claim(rnd, f"c{at}", family, gpus, scale) for at in range(2 if family == "claims" else 1)]
+        asked = [
+            _claim(rnd, f"c{at}", family, gpus, scale) for at in range(2 if family == "claims" else claims)
+        ]
         if all(least <= LARGEST for least, _ in asked):
             return Question(family, gpus, fleet, taken, [made for _, made in asked])
 

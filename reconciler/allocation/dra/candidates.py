@@ -111,6 +111,8 @@ def capacity_fits(
     Devices of one shape of which shares consume the same are evaluated once.
     """
     fits = np.ones(len(rows), dtype=np.bool_)
+    if not consumption:
+        return fits
     occupancy = snapshot.occupancy
     consumed = occupancy.consumptions.values
     sharing = np.flatnonzero(among & occupancy.sharing[rows])

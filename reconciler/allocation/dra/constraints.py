@@ -253,8 +253,9 @@ def match_groups(parsed: ParsedClaims, snapshot: Snapshot) -> tuple[MatchGroup, 
         evaluate_selectors(option, snapshot.fleet).fails for slot in parsed.slots for option in slot.options
     ):
         return ()
+    known: dict[tuple[tuple[str, ...], Name], ValueBound] = {}
     groups = (
-        _match_group(name, options, snapshot.fleet)
+        _match_group(name, options, snapshot.fleet, known)
         for name, options in _matching_options(parsed, snapshot.fleet)
     )
     return tuple([group for group in groups if group.bound is None or group.bound.local])
@@ -316,11 +317,22 @@ def _nodes(group: MatchGroup, snapshot: Snapshot) -> Mask | None:
     return nodes
 
 
-def _match_group(name: Name, options: tuple[RequestOption, ...], fleet: Fleet) -> MatchGroup:
-    """The group of the options, with the least that they draw together."""
+def _match_group(
+    name: Name,
+    options: tuple[RequestOption, ...],
+    fleet: Fleet,
+    known: dict[tuple[tuple[str, ...], Name], ValueBound],
+) -> MatchGroup:
+    """The group of the options, with the least that they draw together.
+
+    known  what is known of selectors and attributes; grows
+    """
     if name not in fleet.cel.attributes:
         return MatchGroup(name, options, None)
-    bounds = [_value_bound(option, name, fleet) for option in options]
+    for option in options:
+        if (option.key.expressions, name) not in known:
+            known[option.key.expressions, name] = _value_bound(option, name, fleet)
+    bounds = [known[option.key.expressions, name] for option in options]
     source = bounds[0].source
     draw = np.zeros_like(bounds[0].draw)
     for option, bound in zip(options, bounds, strict=True):

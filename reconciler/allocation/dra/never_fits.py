@@ -68,10 +68,14 @@ def impossible_constraint(parsed: ParsedClaims, snapshot: Snapshot) -> str:
     """
     fleet = snapshot.fleet
     every = np.arange(fleet.size)
+    known: dict[tuple[str | None, str | None, tuple[str, ...]], Constraint] = {}
     for at, claim in enumerate(parsed.claims):
         for number, source in enumerate(claim.spec.devices.constraints):
             derived = derived_by(parsed, at, source)
-            constraint = compile_constraint(source, fleet, every, snapshot.rules, derived)
+            key = source.match_attribute, source.distinct_attribute, derived
+            if key not in known:
+                known[key] = compile_constraint(source, fleet, every, snapshot.rules, derived)
+            constraint = known[key]
             options = [
                 slot.options[0]
                 for slot in parsed.slots
@@ -90,8 +94,9 @@ def _obstacles(constraint: Constraint, options: Sequence[RequestOption], fleet: 
         codes = constraint.of(option)[rows]
         if len(rows) and not (codes >= 0).any():
             yield f"no device that request {option.name} matches has it{_elsewhere(constraint, rows, fleet)}"
-        found = [constraint.tokens[code] for code in distinct(codes[codes >= 0]).tolist()]
-        if not found or any(code in constraint.alone for code in distinct(codes).tolist()):
+        present = distinct(codes[codes >= 0]).tolist()
+        found = [constraint.tokens[code] for code in present]
+        if not found or not constraint.alone.isdisjoint(present):
             return  # what such values match is another question
         values[option.name] = frozenset().union(*found)
     wanted = sum(option.source.wanted for option in options if not option.all)

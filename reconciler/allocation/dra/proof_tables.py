@@ -65,17 +65,19 @@ def _groups(view: View) -> Groups:
     mine = [list[int]() for _ in begins[1:]]
     for number in np.flatnonzero(low == high).tolist():
         mine[low[number]].append(number)
-    known: dict[object, tuple[int, tuple[tuple[int, ...], ...]]] = {}
-    of_group, width = [], sets.shape[1]
+    most, width = max(map(len, mine), default=0), table.shape[1]
+    own_sets = np.full((len(mine), most), -2)
     for number, local in enumerate(mine):
-        devices = order[begins[number] : begins[number + 1]]
-        drawn = [
-            np.where(sets[devices, k, None] == one, table[draws[devices, k]], 0)
-            for one in local
-            for k in range(width)
-        ]
-        by_set = [sum(drawn[first : first + width]) for first in range(0, len(drawn), max(width, 1))]
-        rows = np.concatenate(by_set, axis=1) if by_set else np.zeros((len(devices), 0), dtype=np.int64)
+        own_sets[number, : len(local)] = local
+    drawn = np.zeros((count, most, width), dtype=np.int64)
+    for column in range(sets.shape[1] if most else 0):
+        is_own = sets[:, column, None] == own_sets[of]
+        drawn += np.where(is_own[..., None], table[draws[:, column], None], 0)
+    drawn = drawn.reshape(count, most * width)[order]
+    known: dict[object, tuple[int, tuple[tuple[int, ...], ...]]] = {}
+    of_group = []
+    for number, local in enumerate(mine):
+        rows = drawn[begins[number] : begins[number + 1], : len(local) * width]
         key = rows.tobytes(), rows.shape
         if key not in known:
             known[key] = len(known), tuple(map(tuple, rows.tolist()))

@@ -34,7 +34,7 @@ TABLE_WORK = 1 << 18
 """Cells that a new table of a group counts for at least."""
 AT_ONCE = 8
 """Steps in a box that count as one look at its cells"""
-MOST_WORK = 1 << 30
+MOST_WORK = 1 << 32
 """Cells that are combined for one search of `STEPS`. With more, nothing more is proved: about two seconds."""
 MOST_KEPT = 1 << 28
 """Cells that are kept for one search, one bit each. With more, they are found anew."""
