@@ -121,7 +121,7 @@ class SpecialClaims:
         self._nominating = nominating
         self._terms = terms
         self._written: dict[PoolID, float] = {}
-        """When an allocation of ours was last seen to be new"""
+        """When an allocation of ours was last seen to be new, the oldest first; no longer than it matters"""
         self._handed: dict[ObjectKey, tuple[str, float]] = {}
         """Pods that were handed over: uid, and until when at most, whatever their annotation says later"""
 
@@ -142,7 +142,7 @@ class SpecialClaims:
             claim = self._store.claims.get(key)
             if claim is not None and claim.allocation is not None and written_by_us(claim):
                 for result in claim.allocation.devices.results:
-                    self._written[result.id.pool_id] = self._terms.clock()
+                    self._note_write(result.id.pool_id, self._terms.clock())
         using = (pod for claim in delta.claims for pod in self._roster.users(claim))
         for key in {*delta.pods, *using}:
             pod = self._store.pods.get(key)
@@ -150,6 +150,13 @@ class SpecialClaims:
                 self._handed.pop(key, None)
             elif HANDED_OVER in pod.metadata.annotations and not pod.gated:
                 self._hold_again(pod)
+
+    def _note_write(self, pool: PoolID, now: float) -> None:
+        assert self._terms is not None
+        self._written.pop(pool, None)
+        self._written[pool] = now
+        while next(iter(self._written.values())) < now - self._terms.calm:
+            del self._written[next(iter(self._written))]
 
     def wait(self, place: HeldPlace) -> float:
         """Seconds until the gate of a pod may be removed that gets devices of a place."""

@@ -8,10 +8,12 @@ from click.testing import CliRunner
 from reconciler.api.manifests.bundle import Bundle, bundle
 from reconciler.api.manifests.documents import Document, Origin
 from reconciler.api.objects.core import GATE
+from reconciler.api.objects.meta import PoolID
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import ALL_GATES, EXTENDED_RESOURCES, Semantics
 from reconciler.cli import main
 from reconciler.control.offline import Report, decide
+from reconciler.control.special_claims import HandOverTerms, SpecialClaims
 from tests.tools.builders import Object, device_class, gpu_slice, node
 from tests.tools.checkout import ROOT
 
@@ -57,6 +59,18 @@ def test_a_gated_pod_gets_node_and_devices_for_the_claim_that_will_be_made(resou
         "container-0-request-0"
     ] * 2
     assert second.reason == "DevicesInUse"
+
+
+def test_of_pools_only_those_with_a_new_allocation_are_remembered():
+    """Pools come and go with their nodes: what is remembered of them must not grow for ever."""
+    unused: Any = None
+    time = 0.0
+    terms = HandOverTerms(lambda: time, unused, seconds=60.0, calm=5.0)
+    special = SpecialClaims(unused, unused, unused, terms)
+    for number in range(100):
+        time = float(number)
+        special._note_write(PoolID("gpu.example.com", f"n{number % 50}"), time)
+    assert [pool.pool for pool in special._written] == [f"n{number}" for number in range(44, 50)]
 
 
 def test_a_node_with_a_device_plugin_is_left_out():
