@@ -6,10 +6,14 @@ import pty
 import select
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from reconciler.cli import main, progress
 from reconciler.cli.output import Console
 from reconciler.cli.progress import UPDATE_STEPS, ProgressTracker, track_progress
 from tests.tools.patience import PATIENCE
@@ -20,29 +24,31 @@ WITHOUT_DELAY = (
 )
 """The program, with progress from the start"""
 STAGE = b"reading "
+CURSOR_HIDDEN = "\x1b[?25l"
+"""How every progress bar begins"""
 
 
 def test_progress_shows_the_stage_and_counts():
-    progress, out = ProgressTracker(), io.StringIO()
-    progress.show(Console(out, terminal=True))
-    assert list(progress.each("reading", range(2 * UPDATE_STEPS))) == list(range(2 * UPDATE_STEPS))
-    progress.stage("deciding")
-    progress.end()
+    tracker, out = ProgressTracker(), io.StringIO()
+    tracker.show(Console(out, terminal=True))
+    assert list(tracker.each("reading", range(2 * UPDATE_STEPS))) == list(range(2 * UPDATE_STEPS))
+    tracker.stage("deciding")
+    tracker.end()
     assert "deciding" in out.getvalue()
 
 
 def test_progress_that_has_ended_shows_nothing():
-    progress, out = ProgressTracker(), io.StringIO()
-    progress.stage("deciding")
-    progress.end()
-    progress.show(Console(out, terminal=True))
-    progress.stage("more")
+    tracker, out = ProgressTracker(), io.StringIO()
+    tracker.stage("deciding")
+    tracker.end()
+    tracker.show(Console(out, terminal=True))
+    tracker.stage("more")
     assert out.getvalue() == ""
 
 
 def test_without_a_terminal_nothing_is_shown(capfd: pytest.CaptureFixture[str]):
-    with track_progress() as progress:
-        assert list(progress.each("reading", "ab")) == ["a", "b"]
+    with track_progress() as tracker:
+        assert list(tracker.each("reading", "ab")) == ["a", "b"]
     assert capfd.readouterr() == ("", "")
 
 
@@ -76,27 +82,39 @@ def run(*arguments: str, wait: bytes) -> tuple[bytes, bytes]:
     return out, shown_text
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("allocate", "-f", "-"),
-        ("doctor", "-f", "-"),
-        ("convert", "-f", "-"),
-        ("explain", "a", "-f", "-"),
-        ("whatif", "-f", "-"),
-    ],
-    ids=lambda arguments: arguments[0],
-)
-def test_a_slow_command_shows_progress(arguments: tuple[str, ...]):
-    out, shown_text = run(*arguments, wait=STAGE)
+def test_a_slow_command_shows_progress():
+    out, shown_text = run("allocate", "-f", "-", wait=STAGE)
     assert out, "the result goes to standard output"
     assert STAGE not in out
     assert b"Traceback" not in shown_text
 
 
-@pytest.mark.parametrize("command", ["allocate", "convert"])
-def test_no_progress_with_json(command: str, tmp_path: Path):
-    """A reader of both streams together must be able to parse them."""
-    out, shown_text = run(command, "-f", "-", "-o", "json", wait=b"")
-    assert out.startswith(b"{")
-    assert STAGE not in shown_text
+@dataclass
+class AtOnce:
+    """A timer that is over as soon as it starts."""
+
+    seconds: float
+    show: Callable[[Console], None]
+    to: tuple[Console]
+    daemon: bool = False
+
+    def start(self) -> None:
+        self.show(*self.to)
+
+    def cancel(self) -> None:
+        """Too late."""
+
+
+@pytest.mark.parametrize("command", ["allocate", "doctor", "convert", "explain a", "whatif"])
+@pytest.mark.parametrize("as_json", [False, True], ids=["table", "json"])
+def test_every_command_shows_it_but_not_with_json(
+    command: str, as_json: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A reader of both streams together must be able to parse JSON."""
+    monkeypatch.setattr(progress, "Timer", AtOnce)
+    monkeypatch.setattr(progress, "Console", lambda stream: Console(stream, terminal=True))
+    (tmp_path / "f.yaml").write_text(together(CLASS, gpus("n1", 1), claim("a")))
+    arguments = [*command.split(), "-f", str(tmp_path), *(["-o", "json"] if as_json else [])]
+    result = CliRunner().invoke(main, arguments)
+    assert (CURSOR_HIDDEN in result.stderr) != as_json
+    assert CURSOR_HIDDEN not in result.stdout

@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from reconciler.cli import main
 from tests.tools.patience import PATIENCE
 from tests.tools.short_manifests import CLASS, claim, gpus, together
 
@@ -44,21 +46,14 @@ def manifest(tmp_path: Path) -> str:
     return str(tmp_path / "all.yaml")
 
 
-@pytest.mark.parametrize("command", ["allocate", "top"])
-def test_no_color_is_respected_on_a_terminal(manifest: str, command: str):
-    options = ("--once",) if command == "top" else ()
-    shown = on_a_terminal(command, "-f", manifest, *options, NO_COLOR="1")
+def test_no_color_is_respected_on_a_terminal(manifest: str):
+    shown = on_a_terminal("top", "-f", manifest, "--once", NO_COLOR="1")
     assert shown
     assert not COLOUR.search(shown)
 
 
 def test_a_pipe_gets_no_escapes_and_no_frames(manifest: str):
-    done = subprocess.run(
-        [sys.executable, "-m", "reconciler", "allocate", "-f", manifest],
-        capture_output=True,
-        check=False,
-        timeout=PATIENCE,
-    )
-    assert b"gpu-0" in done.stdout
-    assert b"\x1b" not in done.stdout + done.stderr
-    assert "─".encode() not in done.stdout
+    done = CliRunner().invoke(main, ["allocate", "-f", manifest])
+    assert "gpu-0" in done.stdout
+    assert "\x1b" not in done.output
+    assert "─" not in done.stdout

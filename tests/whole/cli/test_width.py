@@ -124,21 +124,21 @@ def test_help_fits(command: str):
 
 
 @pytest.mark.loopback
-@pytest.mark.parametrize("width", ["80", None])
-def test_the_demonstration_fits(width: str | None):
-    environment = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
-    environment |= {"COLUMNS": width} if width else {}
+def test_the_demonstration_ends_with_success_and_fits():
     done = subprocess.run(
         [sys.executable, "-m", "reconciler", "demo"],
         capture_output=True,
         text=True,
         check=False,
         timeout=PATIENCE,
-        env=environment,
+        env={**os.environ, "COLUMNS": str(WIDTH)},
     )
-    assert done.returncode == 0
+    assert done.returncode == 0, done.stderr
+    # Watches are not in step: on a slow machine a claim may be freed before its pod is seen to have ended.
+    assert all("taken back by kube-scheduler" in line for line in done.stderr.splitlines())
+    assert "claims allocated" in done.stdout
     for line in done.stdout.splitlines():
-        assert width is None or len(line) <= WIDTH, line
+        assert len(line) <= WIDTH, line
         assert line == line.rstrip()
 
 

@@ -77,10 +77,7 @@ async def test_it_can_be_stopped_while_the_server_does_not_answer():
 
 
 @pytest.mark.loopback
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_it_allocates_says_so_in_json_and_ends_cleanly_when_told(
-    tmp_path: Path, number: signal.Signals
-):
+async def test_it_allocates_says_so_in_json_and_ends_cleanly_when_told(tmp_path: Path):
     manifest = written(
         tmp_path / "all.yaml", node("n"), device_class(), devices("n", "d0"), claim("a"), claim("b")
     )
@@ -91,7 +88,7 @@ async def test_it_allocates_says_so_in_json_and_ends_cleanly_when_told(
         while not {"claim allocated", "claim pending"} <= told.keys():
             line = json.loads(await process.stderr.readline())
             told[line["event"]] = line
-    process.send_signal(number)
+    process.send_signal(signal.SIGINT)
     code, out, _ = await finished(process)
     assert code == 0
     assert "embedded API server on http://127.0.0.1:" in out
@@ -130,20 +127,3 @@ def test_what_keeps_it_from_starting_is_said_in_one_line(
     arguments: tuple[str, ...], environment: dict[str, str], code: int, message: str
 ):
     assert_refused(("run", *arguments), environment, code, message)
-
-
-@pytest.mark.loopback
-async def test_so_it_is_by_a_process():
-    found, _, err = await finished(await start("run", "--own-driver", "d", "--server", "http://127.0.0.1:1"))
-    assert found == 3
-    assert "127.0.0.1" in err
-    assert "Traceback" not in err
-
-
-@pytest.mark.loopback
-async def test_the_demo_ends_with_success():
-    found, out, err = await finished(await start("demo"))
-    assert found == 0, err
-    # Watches are not in step: on a slow machine a claim may be freed before its pod is seen to have ended.
-    assert all("taken back by kube-scheduler" in line for line in err.splitlines())
-    assert "claims allocated" in out

@@ -28,6 +28,8 @@ UNSPEAKABLE = {
 }
 """What the embedded server cannot put into words itself"""
 SLOW = "slow selectors in great numbers"
+LONG_WORK = {SLOW, "cheap selectors in great numbers", "a megabyte of tolerations"}
+"""Those that test_alone.py decides: seconds of work"""
 
 
 class Careless(Cluster):
@@ -87,7 +89,7 @@ async def test_all_hostile_slices_together_hold_up_nobody():
 
 async def test_hostile_claims_get_a_reason_and_hold_up_nobody():
     cluster = fleet()
-    names = [name for name in CLAIMS if name not in UNSPEAKABLE | {SLOW, "a megabyte of tolerations"}]
+    names = [name for name in CLAIMS if name not in UNSPEAKABLE | LONG_WORK]
     for number, name in enumerate(names):
         cluster.smuggle(CLAIMS[name], f"evil-{number}")
     cluster.load(claim("first"))
