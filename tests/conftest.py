@@ -27,7 +27,7 @@ os.environ.pop("COLUMNS", None)
 
 # On busy machines a deadline fails by chance. `ci` is hypothesis' own: the same examples every time.
 # Properties that do not say how many examples they need are tried on so many.
-MANY = scaled(30)
+MANY = scaled(40)
 settings.register_profile(
     "here", deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=MANY
 )

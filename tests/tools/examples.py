@@ -24,5 +24,5 @@ def examples(count: int) -> settings:
 
 
 def scaled(count: int) -> int:
-    """How many examples are tried in place of `count`: on each change half of them."""
-    return count * FACTOR if FACTOR > 1 else max(FEWEST, count // 2)
+    """How many examples are tried in place of `count`: on each change a quarter of them."""
+    return count * FACTOR if FACTOR > 1 else max(FEWEST, count // 4)

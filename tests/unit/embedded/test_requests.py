@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.embedded import ApiServer, Request, Response
@@ -231,7 +231,7 @@ def test_no_patch_of_whatever_shape_breaks_the_server(path, patch):
         ok(api, "GET", collection, accept="application/json;as=Table")
 
 
-@settings(deadline=None)
+@examples(40)
 @given(raw=st.binary(max_size=60))
 def test_no_bytes_break_the_server(raw):
     answer = ApiServer().handle(Request("POST", CLAIMS, body=raw))
@@ -253,7 +253,7 @@ NUMBERS = st.integers(0, 12).flatmap(
 """Fields of every number, as a number and as bytes, where the kind may want the other"""
 
 
-@settings(deadline=None)
+@examples(40)
 @given(path=st.sampled_from(sorted(HEADS)), raw=st.binary(max_size=60) | st.lists(NUMBERS).map(b"".join))
 def test_no_bytes_in_a_protobuf_envelope_break_the_server(path, raw):
     """Only a few kinds are read from protobuf; the rest is refused."""

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from itertools import permutations, product
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from kernels.domains import Counter, Even, Near, Rule, Vacant
 from kernels.matching import Kind, Matching, Supply, fit_together
 from kernels.types import Amounts, Mask
+from tests.tools.examples import examples
 
 
 def met(supply: Supply, demands: Sequence[tuple[int, int]]) -> bool:
@@ -52,7 +53,7 @@ def supplies(draw: st.DrawFn, places: int) -> Supply:
 PLACES = 3
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     supplies(PLACES),
     st.lists(st.tuples(st.lists(st.integers(0, 2), max_size=2, unique=True), st.integers(0, PLACES - 1))),
@@ -75,7 +76,7 @@ def test_demands_are_added_as_long_as_all_can_be_met(supply: Supply, asked: list
             there += [(kind, place) for kind in types]
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(supplies(PLACES), st.lists(st.integers(0, 2), min_size=1, max_size=3), st.data())
 def test_what_does_not_suffice_for_places_together_suffices_for_no_choice_of_them(
     supply: Supply, kinds: list[int], data: st.DataObject
@@ -201,7 +202,7 @@ def symmetric(kinds: Sequence[Kind]) -> bool:
     )
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(problems())
 def test_the_search_finds_a_way_if_there_is_one(
     problem: tuple[list[Kind], list[Counter], Amounts, Mask, Supply],

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from weakref import ref
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 
 from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.dra.availability import Available, available
@@ -40,6 +40,7 @@ from tests.tools.builders import (
     store,
     typed,
 )
+from tests.tools.examples import examples
 
 NODES = ("n1", "n2")
 
@@ -96,7 +97,7 @@ def test_a_fork_starts_with_what_is_known_of_the_devices_and_keeps_to_itself_wha
         assert len({id(value) for value in new}) == 3
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(60)
 @given(worlds(features=EVERYTHING))
 def test_forks_used_by_turns_answer_as_pictures_made_afresh(world: World):
     supply = (*world.nodes, *world.classes, *world.slices, *world.taint_rules)

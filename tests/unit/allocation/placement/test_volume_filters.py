@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.api.objects.changes import Changed
@@ -17,6 +17,7 @@ from reconciler.errors import Unlisted
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.on_demand import NOT_LISTED, NOT_READABLE
 from tests.conformance.podfit import refused
+from tests.tools.examples import examples
 from tests.tools.pod_scenarios import HOST, A, B, PlacedPods, as_pod
 from tests.tools.scenario import asking, running
 from tests.tools.volume_cases import volume_case
@@ -199,7 +200,7 @@ def works(
     return True
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(
     st.fixed_dictionaries({"a": st.integers(1, 3), "b": st.integers(1, 3)}),
     st.fixed_dictionaries({"a": VOLUMES, "b": VOLUMES}),
@@ -301,7 +302,7 @@ def cases(draw: st.DrawFn) -> Case:
     )
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(cases())
 def test_pods_fit_together_if_some_nodes_and_volumes_serve_all(case: Case):
     somewhere = [

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from reconciler.api.objects.semantics import GATES, PARTITIONABLE_DEVICES, Semantics
 from reconciler.errors import Rejected
@@ -25,6 +25,7 @@ from tests.tools.builders import (
     resource_slice,
     snapshot,
 )
+from tests.tools.examples import examples
 from tests.tools.store_picture import places
 
 NEW = Semantics()
@@ -390,7 +391,7 @@ def test_an_invalid_selector_that_is_not_needed_is_ignored(slices: list[Object])
     assert "usable" in see(slices)[1] or see(slices)[1] == ""
 
 
-@settings(deadline=None)
+@examples(40)
 @given(worlds())
 def test_a_view_equals_asking_every_pool(world: World):
     """Only pools that name the node, or have a selector that matches it, are asked."""

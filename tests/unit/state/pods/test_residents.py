@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.api.objects.core import Pod
@@ -11,6 +11,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.selectors import LabelSelector
 from reconciler.state.pods.residents import KEPT, Residents
 from reconciler.state.pods.terms import PodSet, Port, Scope, anti_affinity_of
+from tests.tools.examples import examples
 
 NODES = ("a", "b", "c")
 LABELS = st.dictionaries(st.sampled_from(["app", "tier"]), st.sampled_from(["x", "y"]))
@@ -66,7 +67,7 @@ def events(draw: st.DrawFn) -> list[tuple[Any, ...]]:
     return draw(st.lists(one, max_size=25))
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(events())
 def test_columns_are_what_counting_all_pods_gives(history: list[tuple[Any, ...]]):
     rows = dict[str, int]()
