@@ -5,6 +5,7 @@
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tests.conformance.__main__ import main
 from tests.conformance.documents import SHARED, documents
 from tests.conformance.suites import SUITES, outcomes
 from tests.tools.builders import claim, device_class, devices, hold, node, request, resource_slice
+from tests.tools.checkout import needs
 from tests.tools.koordinator_recorded import SKIPPED as SKIPPED_OF_KOORDINATOR
 from tests.tools.transcript_replay import ORDER
 
@@ -24,6 +26,8 @@ SKIPPED = {
 }
 EVERY = {"dra": 4, "podfit": 4}
 """Of these suites one case in so many is played"""
+RANDOM_SELECTORS = SHARED.parent / "next" / "cel-random.json.gz"
+EVERY_SELECTOR = 40
 CASES = {"dra": 219 + 1117, "cel": 133 + 66, "apiserver": 95, "koordinator": 231, "podfit": 1800}
 
 
@@ -37,6 +41,15 @@ def test_every_recorded_answer_is_ours(suite: str):
     skipped = [outcome for outcome in found if outcome.skipped]
     assert skipped == SKIPPED.get(suite, [])
     assert len(found) == -(-CASES[suite] // step)
+
+
+@needs(RANDOM_SELECTORS)
+def test_random_selectors_answer_as_kubernetes_evaluator_did():
+    (document,) = documents(RANDOM_SELECTORS)
+    sample = document.data["cases"][::EVERY_SELECTOR]
+    found = list(outcomes("cel", [replace(document, data={**document.data, "cases": sample})]))
+    assert [outcome for outcome in found if outcome.mismatch] == []
+    assert len(found) == len(sample) > 100
 
 
 @needs_data

@@ -1,7 +1,7 @@
-"""The rules of CEL, one table each: expression and answer on one device."""
+"""The rules of CEL of which recorded answers say little, one table each: expression and answer on one device.
 
-import json
-from typing import Any
+`tests/conformance/test_all.py` has the rest: thousands of expressions, answered by Kubernetes' own evaluator.
+"""
 
 import pytest
 
@@ -9,7 +9,7 @@ from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.semver import Semver
 from reconciler.cel.program import CelRefused, compile_selector
 from reconciler.cel.values import DeviceView
-from tests.tools.cel_rows import device_of, masked, plain, rows_of
+from tests.tools.cel_rows import masked, plain, rows_of
 from tests.tools.checkout import SHARED, needs
 
 DEVICE = DeviceView(
@@ -61,51 +61,7 @@ UNKNOWN_DOMAINS: Table = [
     ('"d.io" in device.capacity && !("x.io" in device.capacity)', True),
     ('has(device.capacity["x.io"].mem)', False),
 ]
-ABSORPTION: Table = [
-    (f"true || {D}.nope", True),
-    (f"{D}.nope && false", False),
-    (f"false && {D}.nope", False),
-    (f"{D}.nope && true", ERROR),
-    (f"false || {D}.nope", ERROR),
-    (f"!{D}.nope", ERROR),
-    (f"{D}.nope ? true : true", ERROR),
-    (f"true ? true : {D}.nope", True),
-    (f"{D}.model || true", True),
-    (f"{D}.model && true", ERROR),
-    ("[1, 0].exists(x, 1 / x == 1)", True),
-    ("[0, 1].exists(x, 1 / x == 1)", True),
-    ("[0, 2].exists(x, 1 / x == 1)", ERROR),
-    ("[0, 2].all(x, 1 / x == 1)", False),
-    ("[0, 1].all(x, 1 / x == 1)", ERROR),
-    ("[0, 1].exists_one(x, 1 / x == 1)", ERROR),
-    ("[0, 1].filter(x, 1 / x == 1).size() == 1", ERROR),
-    ("[0, 1].map(x, 1 / x).size() == 2", ERROR),
-    ("cel.bind(x, 1 / 0, true)", True),
-    ("cel.bind(x, 1 / 0, x == 1 || true)", True),
-    ("cel.bind(x, 1 / 0, x == 1)", ERROR),
-]
 EQUALITY: Table = [
-    ("dyn(1) == 1u", True),
-    ("dyn(1) == 1.0", True),
-    ("dyn(1u) == 1", True),
-    (f"{D}.yes == 1", False),
-    (f"{D}.one == true", False),
-    (f"{D}.yes in [dyn(1)]", False),
-    (f"{D}.one in [1, 2]", True),
-    (f"{D}.one in [dyn(1.0)]", True),
-    (f'{D}.ver in ["1.2.3"]', ERROR),
-    (f'{D}.ver in ["1.2.3"] || true', ERROR),
-    (f'{D}.ver in ["1.2.3"] && false', ERROR),
-    (f'!({D}.ver in ["1.2.3"]) ? true : true', ERROR),
-    (f'true || {D}.ver in ["1.2.3"]', True),
-    (f'false && {D}.ver in ["1.2.3"]', False),
-    (f'{D}.nope || {D}.ver in ["1.2.3"]', ERROR),
-    (f'[1].exists(x, {D}.ver in ["1.2.3"] || true)', ERROR),
-    (f'{D}.ver in dyn(["1.2.3"])', False),
-    (f"{D}.nope in lists.range(0)", ERROR),
-    (f"{D}.nope in [1].slice(1, 1)", ERROR),
-    (f"{D}.nope in dyn([])", ERROR),
-    (f'{D}.versions == ["9.9.9"]', True),
     ('ip("::1") == dyn("::1")', ERROR),
     ('ip("::1") != dyn("::1") && dyn("::1") != ip("::1")', True),
     ('ip("::1") == dyn(ip("10.0.0.1"))', False),
@@ -117,50 +73,16 @@ EQUALITY: Table = [
     ("type(device) == map && type(device.attributes) == map", True),
     ("type(1) == google.protobuf.Nothing", REFUSED),
     ("net.ip == net.IP", REFUSED),
-    (f'{D}.ver in [semver("1.2.3")]', True),
-    ('device.capacity["d.io"].mem in [quantity("40960Mi")]', True),
-    (f'{D}.list in ["x"]', False),
-    (f"{D}.nope in []", False),
-    (f'{D}.list == ["x", "y"]', True),
-    (f'{D}.list == ["x"]', False),
-    (f"{D}.list == [1, 2]", False),
-    (f"{D}.model == null", False),
-    (f"{D}.ver == null", False),
-    ("null == null", True),
-    ('semver("1.0.0+a") == semver("1.0.0+b")', True),
-    ('semver("1.0.0-rc.1") == semver("1.0.0")', False),
-    ('{"a": 1} == {"a": 1}', True),
-    ('{"a": 1} == {"a": 2}', False),
     ("1 == 1.0", REFUSED),
     ('1 == "1"', REFUSED),
-    ("1 < 2.5", True),
-    ("2u > 1", True),
     ('1 < "2"', REFUSED),
-    ("device == device", True),
 ]
 ARITHMETIC: Table = [
-    ("9223372036854775807 + 1 == 0", ERROR),
-    ("-9223372036854775808 < 0", True),
-    ("-(-9223372036854775808) == 0", ERROR),
     ("9223372036854775808 == 0", REFUSED),
-    ("18446744073709551615u > 0u", True),
-    ("1u - 2u == 0u", ERROR),
-    ("-7 / 2 == -3 && -7 % 2 == -1 && 7 / -2 == -3", True),
-    ("1 / 0 == 1", ERROR),
-    ("1 % 0 == 1", ERROR),
-    ("1.0 / 0.0 > 1.0", True),
-    ("2 + 3 * 4 - 6 / 2 == 11", True),
     ("1 + 1.0 == 2.0", REFUSED),
-    ('int("12") + int(2.9) + int(3u) == 17', True),
-    (f"int({D}.model) == 1", ERROR),
-    ('string(1.0) == "1" && string(0.1) == "0.1" && string(1e7) == "1e+07"', True),
     ('bool("true") && !bool("false")', True),
-    ('double("1.5") == 1.5', True),
     (r'b"\xff".size() == 1 && bytes("é").size() == 2', True),
     (r'string([b"\xff"][0]) == ""', ERROR),
-    ("9007199254740993 == dyn(9007199254740992.0) && !(9007199254740993 > 9007199254740992.0)", True),
-    ("9007199254740993 in [9007199254740992, 1] || 1.5 in [dyn(1)]", False),
-    ("dyn(9007199254740992.0) in [9007199254740993]", True),
     ('double("NaN") == double("NaN") || double("NaN") in [double("NaN")]', False),
     ('double("NaN") != double("NaN")', True),
     ('double("NaN") < 1.0', ERROR),
@@ -169,29 +91,20 @@ ARITHMETIC: Table = [
     ('double("1__0") == 1.0', REFUSED),
     ('double("1e999") == 1.0', REFUSED),
     ('double("0x1") == 1.0', REFUSED),
-    ("--1 == 1 && !!true && !!!false", True),
-    ('--"a" == "a"', True),
     ("!-1 == true", REFUSED),
 ]
 OPTIONALS: Table = [
-    ("optional.none().hasValue()", False),
     ("optional.of(1).or(optional.of(1 / 0)).value() == 1", True),
     ("optional.none().or(optional.of(2)).value() == 2", True),
-    ("optional.none().orValue(3) == 3", True),
     ("optional.none().value() == 1", ERROR),
     ("optional.of(2).optMap(x, x + 1).value() == 3", True),
     ("optional.of(2).optFlatMap(x, optional.of(x * 2)).value() == 4", True),
     ("optional.ofNonZeroValue(0).hasValue()", False),
-    ("[1, ?optional.none(), 2].size() == 2", True),
     ('{?"a": optional.of(1), ?"b": optional.none()}.size() == 1', True),
     ('{"a": {"b": 1}}.?a.b.value() == 1', True),
-    ('{"a": {"b": 1}}.?x.b.hasValue()', False),
-    ("[1, 2][?5].hasValue()", False),
-    ('has({"a": {"b": 1}}.?a.b)', True),
     ("optional.of(1) == optional.of(1) && optional.none() != optional.of(1)", True),
     ("[?1]", REFUSED),
     ("optional.of(1).orValue(device.attributes['d.io'].model) == 'a'", False),
-    (f"optional.none().orValue({D}.one) == 1", True),
     (f"optional.of(true).orValue({D}.one) == 1", False),
     (
         "optional.unwrap([optional.of(1), optional.none()]) == [1] && [optional.of(2)].unwrapOpt() == [2]",
@@ -205,92 +118,41 @@ OPTIONALS: Table = [
     ('optional.ofNonZeroValue(duration("0s")).hasValue() || optional.ofNonZeroValue(0u).hasValue()', False),
     ('optional.ofNonZeroValue(timestamp("0001-01-01T00:00:00Z")).hasValue()', False),
     ("optional.ofNonZeroValue(timestamp(0)).hasValue()", True),
-    (f"has({D}.one.major) || has({D}.ver.x)", False),
-    (f"has({D}.list.first)", ERROR),
-    (f"{D}.one.?major.hasValue() || {D}.?one.?major.hasValue()", False),
-    (f"{D}.one[?0].hasValue()", False),
-    (f"{D}.one.major == 1", ERROR),
 ]
 COMPREHENSIONS: Table = [
-    ("[1, 2, 3].exists(i, v, i == 2 && v == 3)", True),
-    ("[1, 2, 3].all(i, v, v == i + 1)", True),
-    ("[1, 2, 3].existsOne(i, v, v > 2)", True),
     ("[1, 2].transformList(i, v, i * v) == [0, 2]", True),
     ("[1, 2].transformList(i, v, v > 1, i) == [1]", True),
     ('{"a": 1}.transformMap(k, v, v + 1) == {"a": 2}', True),
     ('{"a": "b"}.transformMapEntry(k, v, {v: k}) == {"b": "a"}', True),
     ("[1, 1].transformMapEntry(i, v, {v: i}) == {1: 0}", ERROR),
-    ("[1, 2, 3].map(x, x > 1, x * 2) == [4, 6]", True),
-    ('["bb", "a"].sortBy(x, x.size()) == ["a", "bb"]', True),
-    (f"{D}.model.exists(x, x == 1)", ERROR),
     ('"abc".exists(x, true)', REFUSED),
     ("[1].exists(1, true)", REFUSED),
     ("[1].exists(x, x, true)", REFUSED),
-    ("[1].map(x, x).map(x, x + 1).exists(x, x == 2)", True),
-    ("[1].exists(device, device == 1)", True),
-    ("cel.bind(device, 1, device == 1)", True),
-    ('cel.bind(a, device.attributes["d.io"], [a].exists(a, a.model == "a"))', True),
 ]
 LISTS: Table = [
-    ("[1, 2, 3].slice(1, 2) == [2]", True),
-    ("[1].slice(0, 2) == []", ERROR),
     ("[[1], [2, 3]].flatten() == [1, 2, 3]", True),
-    ("[3, 1, 2].sort() == [1, 2, 3]", True),
-    ("[1, 1, 2].distinct() == [1, 2]", True),
-    ("[1, 2].reverse() == [2, 1]", True),
-    ("lists.range(3) == [0, 1, 2]", True),
-    ("[1, 3].max() == 3 && [1, 3].min() == 1", True),
-    ("[2, 1].isSorted()", False),
-    ("[1.5, 2.0].sum() == 3.5", True),
-    ("sets.intersects([1, 2], [2, 3])", True),
-    ("sets.contains([1], [1, 2])", False),
-    (f'{D}.list.includes("y") && {D}.model.includes("a") && !{D}.ver.includes("1.2.3")', True),
-    (f'{D}.versions.includes(semver("1.0.0"))', True),
-    (f"{D}.versions.includes(1)", False),
-    ("lists.range(49).includes(47) && !lists.range(48).includes(48)", True),
-    ("lists.range(49).includes(48)", ERROR),
     ('["a", 1].size() == 2', REFUSED),
     ('["a", dyn(1)].size() == 2', REFUSED),
-    ('[dyn("a"), dyn(1)].size() == 2', True),
     (f"{D}.one in [{D}.one, 2]", REFUSED),
     (f"{D}.one in [{D}.one, {D}.one + 1]", REFUSED),
-    (f"{D}.one in [{D}.one, {D}.model]", True),
-    (f"{D}.one in ([{D}.one] + [2])", True),
     (f'{{"a": {D}.one, "b": 1}}.size() == 2', REFUSED),
     ("[[1], [dyn(1)]].size() == 2", REFUSED),
     ("[type(1), type(1u)].size() == 2", REFUSED),
     (f"[?{D}.?one, ?optional.of(1)].size() == 2", REFUSED),
-    (f"[?{D}.?one, ?{D}.?nope].size() == 1", True),
     ("[1].flatten() == [1]", REFUSED),
     (f'{D}.list.flatten() == ["x", "y"]', True),
     # Nothing says what -x is: cel-go takes a double, and looks at the first element.
-    ("dyn([1, 2]).reverse().map(x, -x).isSorted()", ERROR),
-    (f"[{D}.one].map(x, -x).sum() == -1", True),
-    ("[dyn(1), dyn('a'), dyn(0)].isSorted()", True),
-    ("[dyn(2), dyn('a'), dyn(1)].min() == 2", False),
-    ("[dyn('a'), dyn(1)].sort().size() == 2", ERROR),
-    ("lists.range(0).sum() == 0", True),
 ]
 STRINGS: Table = [
     ('"tacocat".indexOf("ac") == 1 && "tacocat".lastIndexOf("ac") == 4 || true', True),
     ('"hello".indexOf("l", 3) == 3 && "hello".lastIndexOf("l", 2) == 2', True),
     ('"hello".indexOf("h", 9) == -1 && "hello".lastIndexOf("h", 9) == -1', True),
-    ('"hello".indexOf("h", -1) == 0', ERROR),
-    ('"".indexOf("h") == -1 && "".indexOf("") == 0', True),
-    ('string(1234567.0) == "1.234567e+06" && "%s %s".format([1234567.0, 0.5]) == "1.234567e+06 0.5"', True),
-    ('"hello".replace("l", "L", 1) == "heLlo"', True),
-    ('"a,b,c".split(",", 2) == ["a", "b,c"] && "abc".split("") == ["a", "b", "c"]', True),
-    ('["a", "b"].join("-") == "a-b"', True),
     (r'strings.quote("a\"b") == "\"a\\\"b\""', True),
     (r'"\u00e9A".upperAscii() == "\u00e9A" && "Aé".lowerAscii() == "aé"', True),
-    ('"%d %s %.2f %x %b %o%%".format([1, [1, 2], 1.5, 255, 5, 8]) == "1 [1, 2] 1.50 ff 101 10%"', True),
     ('"%s%d".format(["A", 100]) == "A100" && "%s".format([["a", 1]]) == "[\\"a\\", 1]"', True),
-    ('"%.1f %f".format([4000.0, -1234567.5]) == "4,000.0 -1,234,567.500000"', True),
     ('"%e".format([1234.5]) == "1.234500\\u202f×\\u202f10⁰³"', True),
     ('"%.20e".format([0.00012]) == "    1.200000\\u202f×\\u202f10⁻⁰⁴"', True),
     ('"%f %e".format(["NaN", "-Infinity"]) == "NaN     -∞" && "%.0f".format([0.5]) == "0"', True),
-    ('"%f".format([device.driver]) == ""', ERROR),
-    (f'"%d".format([{D}.model]) == ""', ERROR),
     ('"%s".format([{"b": 1, "a": true}]) == "{\\"a\\":true, \\"b\\":1}"', True),
     ('"%s".format([[1.5, 2u, null, b"b", "\\n"]]) == "[1.500000, 2, null, b\\"b\\", \\"\\\\n\\"]"', True),
     (
@@ -299,12 +161,7 @@ STRINGS: Table = [
         True,
     ),
     ('"%s %s".format([type(1), duration("1.5s")]) == "int 1.5s"', True),
-    ('"%X %x".format(["hi", -255]) == "6869 -ff" && "%.3d".format([7]) == "7"', True),
     ('"%d".format([device.driver]) == ""', REFUSED),
-    ('"%d".format([dyn(1.5)]) == ""', ERROR),
-    ('"%s".format(dyn([])) == ""', ERROR),
-    ('"%s".format(dyn([1, 2])) == "1"', True),
-    ('("%q" + device.driver).format([1]) == ""', ERROR),
     ('"%d".format(["a"]) == ""', REFUSED),
     ('"%s".format([quantity("1")]) == ""', REFUSED),
     ('"%s".format([[quantity("1")]]) == ""', REFUSED),
@@ -317,13 +174,11 @@ STRINGS: Table = [
     ('"".format([1]) == ""', REFUSED),
     ('"reversed".reverse() == ""', REFUSED),
     (r'"\q" == ""', REFUSED),
-    ('"abc".matches("^a.c$") && matches("abc", "b")', True),
     (f'{D}.model.matches("(")', REFUSED),
     (r'"\\C".find(r"\C") == "\\"', REFUSED),
     (r'"C".matches(r"\\C") || "\\C".matches(r"\Q\C\E")', True),
     ('matches("(", "b")', REFUSED),
     ('"a".find(string("(")) == ""', REFUSED),
-    (f'"a".find({D}.model + "(") == ""', ERROR),
     ('"a1b2".findAll("[0-9]", 1) == ["1"]', True),
     ('"baaac".findAll("a*") == ["", "aaa", ""] && "ab".findAll("", 2) == ["", ""]', True),
     ('"ab".findAll("b", 0) == []', True),
@@ -333,14 +188,9 @@ AMOUNTS: Table = [
     ('quantity("1.5Gi").isInteger() && quantity("1.5Gi").asInteger() == 1610612736', True),
     ('quantity("2").add(quantity("3")).sub(1) == quantity("4")', True),
     ('sign(quantity("-1")) == -1', True),
-    ('device.capacity["d.io"].half.asApproximateFloat() == 0.5', True),
-    ('quantity("x") == quantity("1")', ERROR),
     ('isQuantity(".") && isQuantity("-.Ki") && isQuantity("+") && quantity("Ki") == quantity("0")', True),
     ('isQuantity("") || isQuantity("1..") || isQuantity("1 ")', False),
     ('quantity("1") < quantity("2")', REFUSED),
-    ('semver("v01.2", true).major() == 1', True),
-    ('semver("1.2") == semver("1.2.0")', ERROR),
-    ('semver("1.0.0-rc.2").isGreaterThan(semver("1.0.0-rc.10"))', False),
     ('semver("1.0.0").isLessThan(quantity("1"))', REFUSED),
 ]
 NETWORK: Table = [
@@ -411,7 +261,6 @@ REFUSALS: Table = [
     ("uint(-1) == 1u", REFUSED),
     (r'string(b"\xff") == ""', REFUSED),
     ('device.driver == "d.io" || cel.bind(x, double("y"), true)', REFUSED),
-    ("device.driver == 'd.io' || 1 / 0 == 1", True),
     ("cel.bind(x, device.nope, true)", REFUSED),
     ("authorizer.group('').resource('pods').check('get').allowed()", REFUSED),
     ("device.nope", REFUSED),
@@ -423,21 +272,17 @@ REFUSALS: Table = [
     ("true && 1", REFUSED),
     ("true ? 1 : false", REFUSED),
     ("!1", REFUSED),
-    ("{1.0: 1, 2.5: 2}[1.0] == 1 && {null: 1}[null] == 1", True),
     ("{[1]: 1}.size() == 1", REFUSED),
     ('{"a": 1, "b": "x"}.size() == 2', REFUSED),
-    ('{"a": 1, "a": 2} == {"a": 2}', True),
     ("device{driver: 1}", REFUSED),
     ("for == 1", REFUSED),
     ("has(device)", REFUSED),
     ("device.driver == 'a' // and why", False),
-    ("dyn(1)", ERROR),
     ("int == type(1)", True),
 ]
 TABLES: dict[str, Table] = {
     "specification": SPECIFICATION,
     "unknown domains": UNKNOWN_DOMAINS,
-    "absorption": ABSORPTION,
     "equality": EQUALITY,
     "arithmetic": ARITHMETIC,
     "optionals": OPTIONALS,
@@ -467,21 +312,7 @@ def test_the_language_answers_by_its_rules(expression: str, answer: bool | str):
     assert masked(selector, rows_of([DEVICE, DEVICE])) == [answer, answer]
 
 
-DATA = SHARED / "conformance" / "cel"
 SAMPLES = SHARED / "samples" / "cel-expressions.txt"
-pytestmark = needs(DATA)
-
-
-def _read(name: str, default: Any) -> Any:
-    """What was recorded; without it the tests are skipped, or in CI fail for want of the file."""
-    return json.loads((DATA / name).read_text()) if DATA.is_dir() else default
-
-
-_SELECTORS: dict[str, Any] = _read("selectors.json", {"devices": [], "cases": []})
-_UPSTREAM: list[dict[str, Any]] = _read("upstream.json", [])
-_DEVICES = [device_of(declared) for declared in _SELECTORS["devices"]]
-_ROWS = rows_of(_DEVICES)
-
 _BROKEN = {
     "'hami-gpu')": "a bracket too many",
     "< 2)": "a bracket too few",
@@ -494,30 +325,7 @@ _BROKEN = {
 """The endings of the samples that are not CEL, and what is wrong with them."""
 
 
-@pytest.mark.parametrize("case", _SELECTORS["cases"], ids=lambda case: case["expression"][:80])
-def test_a_selector_answers_as_kubernetes_does(case: dict[str, Any]):
-    if "compileError" in case["expect"]:
-        with pytest.raises(CelRefused):
-            compile_selector(case["expression"])
-        return
-    selector = compile_selector(case["expression"])
-    assert [plain(selector, device) for device in _DEVICES] == case["expect"]["results"]
-    assert masked(selector, _ROWS) == case["expect"]["results"]
-
-
-@pytest.mark.parametrize("case", _UPSTREAM, ids=lambda case: case["name"])
-def test_the_cases_of_upstreams_own_tests(case: dict[str, Any]):
-    expect, device = case["expect"], device_of(case["device"])
-    if expect["compileError"]:
-        with pytest.raises(CelRefused):
-            compile_selector(case["expression"])
-        return
-    selector = compile_selector(case["expression"])
-    wanted = "error" if expect["error"] else expect["match"]
-    assert plain(selector, device) == wanted
-    assert masked(selector, rows_of([device])) == [wanted]
-
-
+@needs(SAMPLES)
 def test_every_well_formed_expression_found_in_manifests_compiles():
     broken = []
     for line in SAMPLES.read_text().splitlines():
