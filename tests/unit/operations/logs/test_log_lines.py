@@ -20,6 +20,7 @@ from aiohttp.http_exceptions import BadHttpMessage
 from structlog.testing import capture_logs
 
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.control.decisions.allocating import Waits
 from reconciler.control.decisions.declaration import (
     ClaimKey,
     Counted,
@@ -36,7 +37,7 @@ from reconciler.operations.logs.setup import TerminalRenderer, configure
 from reconciler.operations.metrics.meters import Meters
 from reconciler.operations.observer import log_decision
 from tests.tools.checkout import ROOT
-from tests.tools.decision_samples import SAMPLES, Sample
+from tests.tools.decision_samples import CLAIM, COUNTS, SAMPLES
 
 
 class Terminal(io.StringIO):
@@ -396,22 +397,49 @@ def every_level() -> Iterator[None]:
     structlog.configure(**before)
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample.event}")
-def test_the_line_of_a_decision_has_the_documented_fields_in_order(sample: Sample):
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: type(sample).__name__)
+def test_the_line_of_a_decision_has_the_documented_fields_in_order(sample: Decision):
     with capture_logs() as lines:
-        log_decision(replace(sample.decision, decision_id="id"))
-    expected = {**sample.fields, "decision_id": "id", "event": sample.event, "log_level": sample.level}
-    assert [list(line.items()) for line in lines] == [list(expected.items())]
-    event = EVENTS[sample.event]
-    assert sample.level == event.level
-    assert set(event.fields) <= {*sample.fields, "decision_id"} <= {*event.fields, *event.maybe}
-    for name, value in sample.fields.items():
+        log_decision(replace(sample, decision_id="id"))
+    (line,) = lines
+    event = EVENTS[line.pop("event")]
+    assert line.pop("log_level") == event.level
+    assert event.name in {one.event for one in type(sample).LINES}
+    in_order = [field.name for field in type(sample).logged_fields()]
+    assert [name for name in line if name in in_order] == [name for name in in_order if name in line]
+    assert set(event.fields) <= line.keys() <= {*event.fields, *event.maybe}
+    for name, value in line.items():
         assert isinstance(value, FIELDS[name][0]), name
+    json.dumps(line)
 
 
-def test_there_is_a_sample_of_every_kind():
-    assert {type(sample.decision) for sample in SAMPLES} == set(DECISIONS)
-    assert {sample.event for sample in SAMPLES} == {line.event for kind in DECISIONS for line in kind.LINES}
+def test_every_line_of_a_decision_has_a_sample():
+    with capture_logs() as lines:
+        for sample in SAMPLES:
+            log_decision(sample)
+    assert {line["event"] for line in lines} == {one.event for kind in DECISIONS for one in kind.LINES}
+
+
+def test_a_pending_claim_is_told_with_its_counts():
+    with capture_logs() as lines:
+        log_decision(Waits((CLAIM,), CLAIM, "DevicesInUse", "words", 2, 3, COUNTS, decision_id="id"))
+    assert lines == [
+        {
+            "event": "claim pending",
+            "log_level": "info",
+            "claims": ["ns/c"],
+            "pod": "ns/c",
+            "reason": "DevicesInUse",
+            "message": "words",
+            "nodes": 2,
+            "steps": 3,
+            "counts": [
+                {"claim": "ns/c", "request": "r", "wanted": 2, "left": {"class": 3, "free": 1}},
+                {"claim": "ns/c", "request": "q/big", "wanted": "all", "left": {}},
+            ],
+            "decision_id": "id",
+        }
+    ]
 
 
 def test_one_class_is_enough_for_a_line_its_description_and_its_metrics():
@@ -444,11 +472,11 @@ def test_one_class_is_enough_for_a_line_its_description_and_its_metrics():
 def test_every_decision_counts_in_the_metrics_that_it_declares():
     meters = Meters(process=False)
     for sample in SAMPLES:
-        for counted in type(sample.decision).METRICS:
+        for counted in type(sample).METRICS:
             labels = dict(zip(counted.metric.label_names, counted.labels, strict=True))
             series = counted.metric.full_name + ("_count" if counted.observed else "")
             before = meters.registry.get_sample_value(series, labels)
             assert before is not None
-            known = not counted.observed or getattr(sample.decision, counted.observed) is not None
-            meters.on_decision(sample.decision)
+            known = not counted.observed or getattr(sample, counted.observed) is not None
+            meters.on_decision(sample)
             assert meters.registry.get_sample_value(series, labels) == before + known
