@@ -13,22 +13,11 @@ from reconciler.plugins.koordinator.machine import Machine
 from reconciler.plugins.koordinator.rules import Semantics
 from tests.tools import koordinator_builders
 from tests.tools.examples import examples
-from tests.tools.koordinator_builders import UPSTREAM, decide, gpu, holding, machine, minors, nic, pod
+from tests.tools.koordinator_builders import UPSTREAM, gpu, holding, machine, nic, pod
 from tests.tools.koordinator_builders import given as given_devices
 
 BOTH = {"deviceTypes": ["gpu", "rdma"]}
 SAME_PCIE = {**BOTH, "requiredScope": "SamePCIe"}
-
-
-def eight_pairs() -> Machine:
-    """8 switches on 2 NUMA nodes, each with a GPU and a NIC."""
-    spots = [(i // 4, str(i)) for i in range(8)]
-    return machine(*(gpu(i, spot) for i, spot in enumerate(spots)), *(nic(i, s) for i, s in enumerate(spots)))
-
-
-def test_four_gpus_get_the_four_nics_beside_them():
-    wants = pod({"nvidia.com/gpu": 4, "rdma": 1}, joint=BOTH)
-    assert given_devices(wants, eight_pairs()) == {"gpu": [0, 1, 2, 3], "rdma": [0, 1, 2, 3]}
 
 
 def test_without_topology_devices_are_given_but_never_on_one_switch():
@@ -37,11 +26,6 @@ def test_without_topology_devices_are_given_but_never_on_one_switch():
     wants = pod({"nvidia.com/gpu": 1, "rdma": 1}, joint=SAME_PCIE)
     assert given_devices(wants, bare) == "joint-scope-violation"
     assert given_devices(wants, bare, semantics=UPSTREAM) == {"gpu": [0], "rdma": [0]}
-
-
-def test_the_nearest_scope_is_preferred_where_it_is_not_required():
-    wants = pod({"nvidia.com/gpu": 1, "rdma": 1}, joint=BOTH)
-    assert given_devices(wants, eight_pairs(), holding(nics=[0])) == {"gpu": [1], "rdma": [1]}
 
 
 def test_switches_give_in_turn():
@@ -77,17 +61,6 @@ def test_types_that_are_not_joint_are_chosen_alone(semantics: Semantics, why: st
     on = machine(gpu(0, (0, "0")), nic(0, (1, "1")), semantics=semantics)
     wants = pod({"nvidia.com/gpu": 1, "rdma": 1}, joint=joint, hint=hint)
     assert given_devices(wants, on, semantics=semantics) == {"gpu": [0], "rdma": [0]}
-
-
-@pytest.mark.parametrize("semantics", Semantics)
-def test_other_types_are_left_to_the_last_phase_where_they_are_planned(semantics: Semantics):
-    label = {"node.koordinator.sh/secondary-device-well-planned": "true"}
-    on = machine(gpu(0, (0, "0")), nic(0, (0, "0")), labels=label)
-    wants = pod({"nvidia.com/gpu": 1, "rdma": 1}, joint=BOTH)
-    assert minors(decide(wants, on, semantics=semantics, trial=True)) == {"gpu": [0]}
-    assert minors(decide(wants, on, semantics=semantics)) == {"gpu": [0], "rdma": [0]}
-    alone = pod({"nvidia.com/gpu": 1, "rdma": 1})
-    assert minors(decide(alone, on, semantics=semantics, trial=True)) == {"gpu": [0], "rdma": [0]}
 
 
 SPOTS = st.tuples(st.integers(0, 1), st.integers(0, 1)).map(lambda spot: (spot[0], f"{spot[0]}.{spot[1]}"))

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.plugins.koordinator import fleet as fleet_module
 from reconciler.plugins.koordinator.answer_cache import Answers, States
-from reconciler.plugins.koordinator.choice import Takeover
-from reconciler.plugins.koordinator.decision import allocate, node_score
+from reconciler.plugins.koordinator.decision import allocate
 from reconciler.plugins.koordinator.demand import Demand, Failure
 from reconciler.plugins.koordinator.fleet import Fleet, Placed
 from reconciler.plugins.koordinator.holdings import Grant, Holdings
@@ -43,60 +42,11 @@ GPUS = [gpu(i, spot) for i, spot in enumerate(SPOTS)]
 
 
 @pytest.mark.parametrize("semantics", Semantics)
-@pytest.mark.parametrize(
-    ("count", "held", "expected"),
-    [
-        (1, [], [0]),
-        (2, [1], [2, 3]),
-        (2, [5], [6, 7]),
-        (1, [5], [4]),
-        (3, [5], [4, 6, 7]),
-        (2, [5, 6], [0, 1]),
-        (4, [0], [4, 5, 6, 7]),
-        (5, [], [0, 1, 2, 3, 4]),
-        (7, [0, 4], "insufficient-devices:gpu"),
-    ],
-)
-def test_the_smallest_scope_then_the_busiest(
-    semantics: Semantics, count: int, held: list[int], expected: Any
-):
-    on = machine(*GPUS, semantics=semantics)
-    found = given_devices(pod({"nvidia.com/gpu": count}), on, holding(gpus=held), semantics)
-    assert found == (expected if isinstance(expected, str) else {"gpu": expected})
-
-
-@pytest.mark.parametrize("semantics", Semantics)
-@pytest.mark.parametrize(
-    ("scope", "count", "expected"),
-    [
-        ("PCIe", 2, [0, 1]),
-        ("PCIe", 3, "topology-scope-unsatisfied"),
-        ("NUMANode", 4, [0, 1, 2, 3]),
-        ("NUMANode", 5, "topology-scope-unsatisfied"),
-        ("Node", 8, list(range(8))),
-        ("Device", 1, "topology-scope-unsatisfied"),
-    ],
-)
-def test_a_scope_may_be_required(semantics: Semantics, scope: str, count: int, expected: Any):
-    wants = pod({"nvidia.com/gpu": count}, hint={"gpu": {"requiredTopologyScope": scope}})
-    found = given_devices(wants, machine(*GPUS, semantics=semantics), semantics=semantics)
-    assert found == (expected if isinstance(expected, str) else {"gpu": expected})
-
-
-@pytest.mark.parametrize("semantics", Semantics)
 def test_a_gpu_in_use_that_the_pod_may_not_have_makes_its_switch_busy(semantics: Semantics):
     gpus = [gpu(i, spot, labels={"mine": str(i != 3)}) for i, spot in enumerate(SPOTS[:4])]
     wants = pod({"nvidia.com/gpu": 1}, hint={"gpu": {"selector": {"matchLabels": {"mine": "True"}}}})
     found = given_devices(wants, machine(*gpus, semantics=semantics), holding(gpus=[3]), semantics)
     assert found == {"gpu": [2]}
-
-
-def test_a_full_node_has_no_score():
-    rules = Rules(scoring=Scoring(Strategy.MOST))
-    wants = demand(pod({"gpu": 50}))
-    on = machine(gpu(0))
-    assert node_score(wants, on, holding(gpus=[0]), rules, Takeover()) == 0
-    assert node_score(wants, on, holding(gpus=[0], share=50), rules, Takeover()) == 75
 
 
 def test_one_gpu_without_a_place_makes_places_useless():
@@ -131,15 +81,6 @@ def test_scores_choose_within_a_switch(semantics: Semantics, strategy: Strategy,
     rules = Rules(semantics, Scoring(strategy))
     wants = demand(pod({"gpu": 40}), semantics)
     assert minors(allocate(wants, on, held, rules)) == {"gpu": [expected]}
-
-
-def test_sharing_may_be_impossible_or_need_isolation():
-    half = {"gpu-core": 50, "gpu-memory-ratio": 50}
-    labels = {"node.koordinator.sh/gpu-vendor": "v", "node.koordinator.sh/gpu-model": "m"}
-    rules = Rules(unshared_models=frozenset({("v", "m")}))
-    on = machine(gpu(0), node_labels=labels)
-    assert minors(allocate(demand(pod(half)), on, Holdings(), rules)) == "gpu-share-unsupported-model"
-    assert minors(allocate(demand(pod({"gpu": 100})), on, Holdings(), rules)) == {"gpu": [0]}
 
 
 NAMES = ["a", "b", "c", "d"]
