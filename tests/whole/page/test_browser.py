@@ -179,8 +179,7 @@ async def test_the_policy_stops_what_would_be_written_into_the_page(browser: Bro
         assert any("Content Security Policy" in message for message in await browser.said())
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1400, 360])
+@pytest.mark.parametrize(("theme", "width"), [("dark", 1400), ("light", 360)])
 async def test_both_themes_fit_on_wide_and_on_narrow_screens(browser: Browser, theme: str, width: int):
     async with standing(one_gpu()) as still:
         still.allocate(*claims_for(3))

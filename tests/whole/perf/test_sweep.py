@@ -104,12 +104,6 @@ def by_dask(spec: Path, out: str, *arguments: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@needs_dask
-def test_workers_of_dask_make_the_same_rows(played: Path):
-    by_dask(played, "dask", "--workers", "1")
-    assert rows(played, "dask") == rows(played, "here")
-
-
 @contextmanager
 def dask(log: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """One of the processes that somebody who has Dask starts on a machine."""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from reconciler.allocation.dra.candidates import find_candidates
 from reconciler.allocation.dra.node_attempt import NodeGrant
 from reconciler.api.objects.plan import Reason
-from tests.tools.allocation_world import NEW, OLD, Case, World, local, on_node, spelled, taken, without
+from tests.tools.allocation_world import NEW, OLD, Case, World, local, on_node, spelled, without
 from tests.tools.builders import (
     Object,
     amount,
@@ -84,9 +84,6 @@ CAPACITY = {
     "CAP-2 keys are compared as spelled": Case(
         None, local(MEM), (claim("c", request(capacity={"d/mem": "1"})),)
     ),
-    "CAP-4 unrequested and without default: exclusive": Case(
-        None, local(MEM), (claim("c", request("r1"), request("r2")),)
-    ),
     "CAP-6 finer than a thousandth": Case(
         Reason.CAPACITY_INVALID, local(RANGED), (claim("c", request(capacity={"mem": "1500100u"})),)
     ),
@@ -96,50 +93,11 @@ CAPACITY = {
         (claim("c", request(capacity={"mem": "1500100u"})),),
         {"rules": without("DRAFractionalCapacityRange")},
     ),
-    "CAP-8 beside what is consumed": Case(
-        None, local(MEM), (claim("c", request(capacity={"mem": "2"})),), {"held": [share(mem="3")]}
-    ),
-    "CAP-8 exactly what is left": Case(
-        ["r=A"], local(MEM), (claim("c", request(capacity={"mem": "1"})),), {"held": [share(mem="3")]}
-    ),
-    "CAP-9 a dedicated device is a size filter": Case(
-        ["r=B"],
-        local(device("A", capacity={"mem": "1"}), device("B", capacity={"mem": "4"})),
-        (claim("c", request(capacity={"mem": "2"})),),
-    ),
-    "CAP-10 without capacities shared without limit": Case(
-        [" ".join(f"r{number}=A" for number in range(9))],
-        local(device("A", allowMultipleAllocations=True)),
-        (claim("c", *(request(f"r{number}") for number in range(9))),),
-    ),
-    "CAP-11 dedicated once, shared now": Case(
-        None,
-        local(device("A", allowMultipleAllocations=True)),
-        (claim("c", request()),),
-        taken("A"),
-    ),
-    "CAP-11 shared once, dedicated now, room left": Case(
-        ["r=A"],
-        local(device("A", capacity={"mem": "4"})),
-        (claim("c", request(capacity={"mem": "2"})),),
-        {"held": [share(mem="2")]},
-    ),
-    "CAP-11 shared once, dedicated now, no room": Case(
-        None,
-        local(device("A", capacity={"mem": "4"})),
-        (claim("c", request()),),
-        {"held": [share(mem="2")]},
-    ),
     "CAP-12 a negative amount": Case(
         Reason.CAPACITY_INVALID, local(MEM), (claim("c", request(capacity={"mem": "-1"})),)
     ),
     "CAP-12 comes before a key that is lacking": Case(
         Reason.CAPACITY_INVALID, local(MEM), (claim("c", request(capacity={"cores": "1", "mem": "-1"})),)
-    ),
-    "PREP-8 all of the large enough": Case(
-        ["r=B"],
-        local(device("A", capacity={"mem": "1"}), device("B", capacity={"mem": "4"})),
-        (claim("c", request(count=None, capacity={"mem": "2"})),),
     ),
     "PREP-8 by 1.37 what is used up is wanted, and missing": Case(
         None,
@@ -217,21 +175,15 @@ def pool(sets: dict[str, dict[str, int]], content: list[Object]) -> list[Object]
 TWO_SETS = {"g": {"m": 4, "s": 2}, "h": {"m": 4}}
 
 COUNTERS = {
-    "CTR-5 every counter counts": (
-        ["r=B"],
-        pool(TWO_SETS, drawing(A={"g": {"m": 1, "s": 3}}, B={"g": {"m": 4, "s": 2}})),
+    "CTR-7 drawing zero is drawing": (
+        None,
+        pool(TWO_SETS, drawing(A={"g": {"m": 5}}, B={"h": {"m": 0}})),
         [request()],
-        [],
+        [hold("A")],
     ),
     "CTR-6 an over-drawn set blocks the whole pool": (
         ["r=P"],
         pool(TWO_SETS, [*drawing(A={"g": {"m": 5}}, B={"h": {"m": 1}}), device("P", {"id": "P"})]),
-        [request()],
-        [hold("A")],
-    ),
-    "CTR-7 drawing zero is drawing": (
-        None,
-        pool(TWO_SETS, drawing(A={"g": {"m": 5}}, B={"h": {"m": 0}})),
         [request()],
         [hold("A")],
     ),
@@ -247,22 +199,6 @@ COUNTERS = {
         [request(selectors=only("B"))],
         [hold("A", adminAccess=True)],
     ),
-    "CTR-9 shares draw once": (
-        ["r1=A r2=A r3=B"],
-        pool(
-            TWO_SETS,
-            [
-                device("A", {"id": "A"}, draws={"g": {"m": 3}}, allowMultipleAllocations=True),
-                *drawing(B={"g": {"m": 1}}),
-            ],
-        ),
-        [
-            request("r1"),
-            request("r2"),
-            request("r3", selectors=only("B")),
-        ],
-        [],
-    ),
     "CAP-13 a held share has drawn, whatever it consumes": (
         ["r=A"],
         pool(TWO_SETS, [device("A", draws={"g": {"m": 4}}, allowMultipleAllocations=True)]),
@@ -274,26 +210,6 @@ COUNTERS = {
         pool({"g": {"m": 6}}, drawing(A={"g": {"m": 4}}, B={"g": {"m": 1}}, C={"g": {"m": 1}})),
         [request("r0"), request("r1", selectors=only("A")), request("r2", selectors=only("B", "C"))],
         [hold("A", shareID="x")],
-    ),
-    "CTR-1 pools of one name have their own counters": (
-        ["r=A r=B"],
-        [
-            *pool({"g": {"m": 1}}, drawing(A={"g": {"m": 1}})),
-            resource_slice("s2", drawing(B={"g": {"m": 1}}), driver="e", slices=2, nodeName="n"),
-            counter_slice("t2", {"g": {"m": 1}}, driver="e", slices=2, nodeName="n"),
-        ],
-        [request(count=2)],
-        [],
-    ),
-    "CTR-2 devices of other nodes draw": (
-        None,
-        [
-            resource_slice("s", drawing(A={"g": {"m": 3}}), slices=3, nodeName="n"),
-            resource_slice("u", drawing(X={"g": {"m": 2}}), slices=3, nodeName="m"),
-            counter_slice("t", {"g": {"m": 4}}, slices=3, nodeName="n"),
-        ],
-        [request()],
-        [hold("X")],
     ),
 }
 
