@@ -1,7 +1,12 @@
 """Every exit code in the table occurs."""
 
 import os
+import signal
 import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -9,6 +14,7 @@ from click.testing import CliRunner
 
 from reconciler.cli import COMMANDS, main
 from reconciler.cli.exits import ANSWERS, exit_codes
+from tests.tools.patience import PATIENCE
 from tests.tools.short_manifests import CLASS, claim, gpus, together
 
 pytestmark = pytest.mark.loopback
