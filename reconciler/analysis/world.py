@@ -26,7 +26,7 @@ from reconciler.api.objects.claims import ALL, ResourceClaim, ResourceClaimStatu
 from reconciler.api.objects.core import Node, Pod, PodDisruptionBudget, claims_of
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.plan import Granted, Plan, Reason
-from reconciler.api.objects.semantics import COMPOSITE_GROUPS, Semantics
+from reconciler.api.objects.semantics import Semantics
 from reconciler.errors import Rejected
 from reconciler.state.devices.snapshot import NodeSubset
 from reconciler.state.nodes.table import Nodes
@@ -71,7 +71,7 @@ def world_of(
     may be used; `on_wanted` is that of `Nodes`.
     """
     store, nodes = Store(rules), Nodes(on_wanted=on_wanted)
-    groups = PodGroups(trees=rules.has(COMPOSITE_GROUPS))
+    groups = PodGroups(rules.gates)
     budgets: dict[object, PodDisruptionBudget] = {}
     for one in objects:
         change = Changed(type(one).__name__, one)

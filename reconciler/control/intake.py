@@ -22,7 +22,6 @@ from reconciler.api.objects.claims import FINALIZER, ResourceClaim
 from reconciler.api.objects.core import Pod, is_report
 from reconciler.api.objects.meta import ApiObject, ObjectKey, is_same_version_aside
 from reconciler.api.objects.plan import Plan
-from reconciler.api.objects.semantics import COMPOSITE_GROUPS
 from reconciler.api.objects.storage import STORAGE
 from reconciler.cluster.kinds import ON_DEMAND
 from reconciler.cluster.transport import PauseReasons
@@ -109,7 +108,7 @@ class Intake:
         self._ours = ours
         self._report = report
         self.store = store
-        self.groups = PodGroups(trees=store.rules.has(COMPOSITE_GROUPS))
+        self.groups = PodGroups(store.rules.gates)
         self.wanted: dict[str, asyncio.Event] = {kind: asyncio.Event() for kind in ON_DEMAND}
         """Kinds that are listed on demand; set when a pod needs them"""
         self.nodes = Nodes(on_wanted=lambda kind: self.wanted[kind].set(), volumes=volumes)

@@ -114,8 +114,8 @@ REASONS: dict[str, Advice] = {
         "A request names no DeviceClass.", "Set deviceClassName in the request.", Section.CLAIM
     ),
     Reason.FEATURE_DISABLED: Advice(
-        "The claim uses a disabled feature.",
-        "Enable the feature gate that the message names, or remove the feature from the claim.",
+        "The claim or the pod uses a disabled feature.",
+        "Enable the feature gate that the message names, or do without the feature.",
         Section.CLAIM,
     ),
     Reason.UNSUPPORTED_MODE: Advice(

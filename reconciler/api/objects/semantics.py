@@ -19,6 +19,7 @@ DERIVED_ATTRIBUTES = "DRADerivedAttributes"
 DEVICE_STATUS = "DRAResourceClaimDeviceStatus"
 EXTENDED_RESOURCES = "DRAExtendedResource"
 FRACTIONAL_RANGE = "DRAFractionalCapacityRange"
+GENERIC_WORKLOAD = "GenericWorkload"
 GROUP_CLAIMS = "DRAWorkloadResourceClaims"
 LIST_ATTRIBUTES = "DRAListTypeAttributes"
 NODE_ALLOCATABLE = "DRANodeAllocatableResources"
@@ -54,6 +55,7 @@ GATES: dict[str, FeatureGate] = {
     DEVICE_STATUS: FeatureGate(33),
     EXTENDED_RESOURCES: FeatureGate(36),
     FRACTIONAL_RANGE: FeatureGate(37),
+    GENERIC_WORKLOAD: FeatureGate(shown_by="PodGroup"),
     GROUP_CLAIMS: FeatureGate(),
     LIST_ATTRIBUTES: FeatureGate(),
     NODE_ALLOCATABLE: FeatureGate(),

@@ -17,7 +17,6 @@ from reconciler.allocation.gangs.places import gang_still_fits
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GangKey, gang_of
 from reconciler.api.objects.meta import ApiObject, ObjectKey
-from reconciler.api.objects.semantics import COMPOSITE_GROUPS
 from reconciler.control.background_search import Lane
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve
 from reconciler.control.inputs import Asked
@@ -215,7 +214,7 @@ class OfflineGangs:
         """`store` and `nodes` are those of the run; placing changes neither."""
         self._store, self._nodes = store, nodes
         self._steps = steps
-        known = _Groups(trees=store.rules.has(COMPOSITE_GROUPS))
+        known = _Groups(store.rules.gates)
         members = GangRoster(known.groups)
         load(known, groups)
         for pod in pods:
@@ -257,6 +256,6 @@ def _report(gang: GangKey, granted: GangGranted) -> GangReport:
 class _Groups:
     """Takes PodGroups as if each had come from a watch."""
 
-    def __init__(self, *, trees: bool) -> None:
-        self.groups = PodGroups(trees=trees)
+    def __init__(self, gates: frozenset[str]) -> None:
+        self.groups = PodGroups(gates)
         self.apply = self.groups.note

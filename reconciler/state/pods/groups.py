@@ -22,7 +22,7 @@ from reconciler.api.objects.gangs import (
 )
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.plan import Reason
-from reconciler.api.objects.semantics import COMPOSITE_GROUPS
+from reconciler.api.objects.semantics import ALL_GATES, COMPOSITE_GROUPS, GENERIC_WORKLOAD
 from reconciler.errors import Malformed, Unlisted
 from reconciler.state.forking import Forkable
 from reconciler.state.on_demand import KindsOnDemand
@@ -42,9 +42,9 @@ _WRITTEN = {kind: kind.removeprefix("Coscheduling") for kind in KINDS}
 class PodGroups(Forkable):
     """The newest version of every known group."""
 
-    def __init__(self, *, trees: bool = True) -> None:
-        """`trees`: whether the feature gate for groups of groups is on."""
-        self.trees = trees
+    def __init__(self, gates: frozenset[str] = ALL_GATES) -> None:
+        """`gates`: the feature gates that are on."""
+        self.gates = gates
         self._known: dict[GangKey, Group] = {}
         self._inside: dict[GangKey, set[GangKey]] = {}
         """Group of groups, which may not exist -> the groups that name it as their parent"""
@@ -59,7 +59,7 @@ class PodGroups(Forkable):
 
     def parent(self, gang: GangKey) -> GangKey | None:
         """The group of groups that a group is in; it may not exist."""
-        return _parent(self._known.get(gang)) if self.trees else None
+        return _parent(self._known.get(gang)) if COMPOSITE_GROUPS in self.gates else None
 
     def root(self, gang: GangKey) -> GangKey:
         """The gang with which a group is decided: the root of its tree, which may not exist; of a cycle, its
@@ -107,7 +107,7 @@ class PodGroups(Forkable):
         """A pod with the priority and the preemptionPolicy of its PodGroup, or of the root of its tree, where
         that has them.
         """
-        gang = gang_of(pod) if self._known else None
+        gang = gang_of(pod) if self._known and GENERIC_WORKLOAD in self.gates else None
         group = self._known.get(self.root(gang)) if gang is not None else None
         if not isinstance(group, PodGroup | CompositePodGroup):
             return pod
@@ -167,7 +167,7 @@ def _key(key: ObjectKey, source: GangSource) -> GangKey:
 
 
 _GATES = {
-    "PodGroup": ": is the feature gate GenericWorkload off?",
+    "PodGroup": f": is the feature gate {GENERIC_WORKLOAD} off?",
     "CompositePodGroup": f": is the feature gate {COMPOSITE_GROUPS} off?",
     "CoschedulingPodGroup": " of its group",
 }
@@ -195,6 +195,9 @@ def rules_of(
     if gang.source is GangSource.ANNOTATION:
         return _annotated(gang, pods)
     kind = KIND_OF[gang.source]
+    if gang.source is not GangSource.COSCHEDULING and GENERIC_WORKLOAD not in groups.gates:
+        why = f"needs the feature gate {GENERIC_WORKLOAD}; it is off"
+        return NoRules(Reason.FEATURE_DISABLED, f"{_WRITTEN[kind]} {gang} of pod {pods[0].key} {why}")
     try:
         on_demand.require(kind, f"pod {pods[0].key}")
     except Unlisted as exc:
@@ -208,7 +211,7 @@ def rules_of(
         return found if isinstance(found, GangRules) else NoRules(found.reason, found.message + served)
     if group is None:
         return NoRules(NOT_FOUND, f"PodGroup {gang}, which pod {pods[0].key} names, does not exist{served}")
-    if not groups.trees and (parent := _parent(group)) is not None:
+    if COMPOSITE_GROUPS not in groups.gates and (parent := _parent(group)) is not None:
         why = f"is in CompositePodGroup {parent}, which needs the feature gate {COMPOSITE_GROUPS}; it is off"
         return NoRules(Reason.FEATURE_DISABLED, f"PodGroup {gang} {why}")
     return _of_pods(gang, group)

@@ -12,6 +12,7 @@ from reconciler.api.objects.semantics import (
     CONSUMABLE_CAPACITY,
     FRACTIONAL_RANGE,
     GATES,
+    GENERIC_WORKLOAD,
     PARTITIONABLE_DEVICES,
     PRIORITIZED_LIST,
     TAINT_RULES,
@@ -289,19 +290,20 @@ RELEASES = [
 
 @pytest.mark.parametrize(("version", "served", "expected"), RELEASES)
 async def test_gates_follow_the_release_and_the_kinds_served(version, served, expected):
-    answers = [ok(version), status(404)]  # the second one: no group scheduling.k8s.io
-    expected = expected and {*expected, COMPOSITE_GROUPS}
+    answers = [ok(version), status(404), status(404)]  # for both its gates: no group scheduling.k8s.io
+    expected = expected and {*expected, COMPOSITE_GROUPS, GENERIC_WORKLOAD}
     assert await missing_gates(Client(Scripted(*answers)), served) == expected
 
 
 async def test_a_kind_of_scheduling_shows_its_gate():
-    groups = resources({"compositepodgroups": "CompositePodGroup"})
-    answers = [ok({"minor": "37"}), group("v1beta1", "v1alpha3"), groups]
-    assert COMPOSITE_GROUPS not in await missing_gates(Client(Scripted(*answers)), WITH_RULES)
+    served, no_pod_groups = group("v1alpha3"), resources({"compositepodgroups": "CompositePodGroup"})
+    answers = [ok({"minor": "37"}), served, no_pod_groups, served, no_pod_groups]
+    off = await missing_gates(Client(Scripted(*answers)), WITH_RULES)
+    assert {COMPOSITE_GROUPS, GENERIC_WORKLOAD} & off == {GENERIC_WORKLOAD}
 
 
 async def test_an_older_release_of_a_vendor_lacks_what_was_alpha_then():
     version = ok({"minor": "34+", "gitVersion": "v1.34.1-gke.1"})
-    off = await missing_gates(Client(Scripted(version, status(404))), WITHOUT)
+    off = await missing_gates(Client(Scripted(version, status(404), status(404))), WITHOUT)
     assert {CONSUMABLE_CAPACITY, PARTITIONABLE_DEVICES} <= off
     assert PRIORITIZED_LIST not in off

@@ -9,6 +9,7 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import CoschedulingPodGroup, GangKey, GangRules, GangSource, Tier
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.selectors import LabelSelector
+from reconciler.api.objects.semantics import ALL_GATES
 from reconciler.api.versions.reading import read
 from reconciler.errors import Rejected
 from reconciler.state.on_demand import KindsOnDemand
@@ -274,13 +275,14 @@ def test_a_tree_that_cannot_be_used_says_why(raw: Any, root: str, reason: str, s
     assert (found.reason, said in found.message) == (reason, True)
 
 
-def test_without_the_gate_a_group_in_a_tree_says_that_it_is_off():
-    groups = PodGroups(trees=False)
+@pytest.mark.parametrize("gate", ["CompositePodGroup", "GenericWorkload"])
+def test_a_group_whose_gate_is_off_says_so(gate):
+    groups = PodGroups(ALL_GATES - {gate})
     for one in TWO:
         groups.note(changed(one))
-    assert groups.root(A) == A
+    assert groups.root(A) == (A if gate == "CompositePodGroup" else gang("top"))
     member = Pod.model_validate(grouped("p", group="a"))
-    found = rules_of(A, [member], groups, KindsOnDemand(None))
+    found = rules_of(groups.root(A), [member], groups, KindsOnDemand(None))
     assert isinstance(found, NoRules)
     assert found.reason == "FeatureDisabled"
-    assert "feature gate CompositePodGroup; it is off" in found.message
+    assert f"feature gate {gate}; it is off" in found.message
