@@ -44,6 +44,8 @@ class Tally(Struct, frozen=True):
     gates: tuple[Gate, ...]
     left: Rows
     """(n,) rows of the fleet"""
+    most: tuple[int, str]
+    """How many of them one node reaches at most, and that node"""
     excluded: Rows
     """(m,) rows that held devices exclude"""
     unready: Rows
@@ -111,7 +113,8 @@ def _tally(option: RequestOption, snapshot: Snapshot, reach: NodeReach) -> Tally
             continue
         gates.append(Gate(name, len(rows)))
     trail, serial = snapshot.occupancy.trail, snapshot.occupancy.serial
-    return Tally(tuple(gates), rows, excluded, unready, off, trail, serial, tuple(kept))
+    most = _most_on_one_node(rows, snapshot, reach)
+    return Tally(tuple(gates), rows, most, excluded, unready, off, trail, serial, tuple(kept))
 
 
 def _untold(option: RequestOption, rows: Rows, snapshot: Snapshot) -> Iterator[str]:
@@ -289,7 +292,7 @@ def _verdict(
             return reason, f"{text}{_kept(tally)}; {needs}{_excluded(tally, snapshot)}"
     if count.wanted is None:
         return None
-    most, node = _most_on_one_node(tally.left, snapshot, reach)
+    most, node = tally.most
     if most < wanted:
         text += f"; at most {most} {'is' if most == 1 else 'are'} on one node ({node}); {needs}"
         return Reason.NO_NODE, text + _kept(tally) + _excluded(tally, snapshot)
@@ -326,6 +329,8 @@ def _devices(count: int) -> str:
 
 def _most_on_one_node(left: Rows, snapshot: Snapshot, reach: NodeReach) -> tuple[int, str]:
     """The most of these devices that one node reaches, and that node."""
+    if not reach.names:
+        return 0, ""
     mask = np.zeros(snapshot.fleet.size, dtype=np.bool_)
     mask[left] = True
     counts = reach.counts(mask)
