@@ -43,7 +43,7 @@ capitals, or by name in the YAML file of `--config`. A * marks those that have t
 is without values is a text or a path; seconds are above 0 unless a range is given.
 
 Flags override the environment, the environment the file. An unknown name is an error in the file and is
-ignored in the environment, where commas separate several values.
+ignored in the environment (one that 0.4.0 removed is an error there, too), where commas separate values.
 
 """
 _LOGS = f"""\
