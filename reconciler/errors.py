@@ -15,6 +15,11 @@ ReconcilerError
 """
 
 
+def counted(count: int, noun: str) -> str:
+    """For messages: `1 claim`, `2 claims`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 class ReconcilerError(Exception):
     """Base class of all errors that this project raises."""
 

@@ -25,7 +25,6 @@ from reconciler.cli.output import (
     Table,
     as_documents,
     as_list,
-    counted,
     object_name,
     print_line,
     print_table,
@@ -39,6 +38,7 @@ from reconciler.cli.rule_options import (
     steps_option,
 )
 from reconciler.control.offline import Answer, PodReport, Report, decide
+from reconciler.errors import counted
 from reconciler.library.explaining import made_by_scheduler
 
 

@@ -48,7 +48,6 @@ from reconciler.cli.output import (
     Console,
     Table,
     as_documents,
-    counted,
     echo_value,
     print_line,
     print_table,
@@ -56,6 +55,7 @@ from reconciler.cli.output import (
     remarks_on,
 )
 from reconciler.cli.progress import ProgressTracker, track_progress
+from reconciler.errors import counted
 from reconciler.state.nominations import NOBODY, Nomination, Nominee, of_claim, own_of_all
 
 

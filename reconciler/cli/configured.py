@@ -12,6 +12,7 @@ import click
 
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.cli.cluster import Connection, connected, from_cluster
+from reconciler.cli.exits import Unreachable
 from reconciler.cli.help import AdvancedOption, Decorator, all_of
 from reconciler.cli.output import remark
 from reconciler.cluster.kinds import config_map
@@ -130,7 +131,10 @@ class _OfDeployment(dict[str, Any]):
             context=given.get("context"),
             insecure=bool(given.get("insecure_skip_tls_verify")),
         )
-        read = from_cluster(_read(connection, self._key))
+        try:
+            read = from_cluster(_read(connection, self._key))
+        except Unreachable:  # the command itself will say so
+            return {}
         if isinstance(read, str):
             return _by_default(read) if read else {}
         arguments, environment = read

@@ -19,10 +19,10 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.cluster import Connection
 from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
 from reconciler.cli.options import fleet_options
-from reconciler.cli.output import Console, Table, counted, echo_value, print_line, print_table, remark
+from reconciler.cli.output import Console, Table, echo_value, print_line, print_table, remark
 from reconciler.cli.progress import ProgressTracker, track_progress
 from reconciler.cli.world import read_world
-from reconciler.errors import Rejected
+from reconciler.errors import Rejected, counted
 
 DEFAULT_PERCENT = 90
 """Of each kind of room that the fleet can strand, without --gain and --target"""

@@ -29,9 +29,10 @@ from reconciler.cli.options import (
     manifest_options,
     output_option,
 )
-from reconciler.cli.output import Console, Table, counted, echo_value, object_name, print_line, print_table
+from reconciler.cli.output import Console, Table, echo_value, object_name, print_line, print_table
 from reconciler.cli.progress import track_progress
 from reconciler.cli.rule_options import rules_options
+from reconciler.errors import counted
 
 KINDS = (
     "ResourceSlice",

@@ -10,9 +10,11 @@ import click
 from reconciler.allocation.dra.budget import STEPS
 from reconciler.allocation.policies.selection import Policies
 from reconciler.allocation.reasons.explanation import Explanation
+from reconciler.allocation.reasons.reasons import REASONS
 from reconciler.analysis.explain.report import as_json
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
+from reconciler.api.objects.similar_names import instead
 from reconciler.cli.cluster import Connection, from_cluster
 from reconciler.cli.contexts import (
     Reached,
@@ -24,7 +26,7 @@ from reconciler.cli.contexts import (
 )
 from reconciler.cli.exits import Exit, NoAnswer, errors_as, exit_unless
 from reconciler.cli.explain_cluster import ask_cluster
-from reconciler.cli.explain_list import Line, Selection, of_cluster, of_manifests, print_lines, watch
+from reconciler.cli.explain_list import FITS, Line, Selection, of_cluster, of_manifests, print_lines, watch
 from reconciler.cli.explanation import print_explanation
 from reconciler.cli.input import read_files, read_manifests, report_refused, report_warnings
 from reconciler.cli.names import completing
@@ -47,6 +49,12 @@ from reconciler.control.offline import decide
 from reconciler.library.explaining import Situation, in_manifests
 
 
+def _known_reason(_ctx: click.Context, _option: click.Parameter, reason: str | None) -> str | None:
+    if reason is not None and reason not in (known := {*REASONS, FITS}):
+        raise click.BadParameter(f"there is no reason {reason}{instead(reason, known, 'reasons')}")
+    return reason
+
+
 @click.command()
 @click.argument(
     "target",
@@ -60,7 +68,9 @@ from reconciler.library.explaining import Situation, in_manifests
 )
 @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="List what is pending anywhere.")
 @click.option("-l", "--selector", metavar="LABELS", help="List what has these labels, as for kubectl.")
-@click.option("--reason", metavar="REASON", help="List what is pending for this reason.")
+@click.option(
+    "--reason", metavar="REASON", callback=_known_reason, help="List what is pending for this reason."
+)
 @click.option("-w", "--watch", "watched", is_flag=True, help="Also list what changes, until interrupted.")
 @contexts_option
 @koordinator_semantics_option(default="proposal")

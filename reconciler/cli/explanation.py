@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from reconciler.allocation.reasons.explanation import Explanation, Kind, Request, Step
-from reconciler.cli.output import Console, counted, plain, print_line, wrapped
+from reconciler.cli.output import Console, plain, print_line, wrapped
+from reconciler.errors import counted
 
 BAR = 24
 WORDS_INDENT = 10

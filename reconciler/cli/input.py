@@ -25,9 +25,9 @@ from reconciler.api.versions.reading import read
 from reconciler.cli.cluster import Connection, list_objects
 from reconciler.cli.exits import NoAnswer, note_refusal
 from reconciler.cli.options import strict
-from reconciler.cli.output import counted, remark
+from reconciler.cli.output import remark
 from reconciler.cli.progress import SILENT, ProgressTracker
-from reconciler.errors import Malformed
+from reconciler.errors import Malformed, counted
 
 
 def read_manifests(paths: Sequence[str], progress: ProgressTracker) -> Bundle:

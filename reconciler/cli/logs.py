@@ -19,12 +19,12 @@ from reconciler.cli.output import (
     Console,
     Table,
     as_documents,
-    counted,
     echo_value,
     print_line,
     print_table,
     remark,
 )
+from reconciler.errors import counted
 from reconciler.operations.logs.reading import Line, Reader, Summary, latencies, summarize
 
 POLL_SECONDS = 0.5

@@ -22,12 +22,12 @@ from reconciler.cli.output import (
     Console,
     as_documents,
     as_list,
-    counted,
     object_name,
     plain,
     print_line,
     remark,
 )
+from reconciler.errors import counted
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 

@@ -18,9 +18,9 @@ from reconciler.cli.cluster import Connection, list_objects
 from reconciler.cli.exits import Unreachable, errors_as
 from reconciler.cli.input import list_cluster, read_files, read_valid
 from reconciler.cli.options import cluster_options, manifest_options, output_option, strict_option
-from reconciler.cli.output import Console, Table, counted, echo_value, print_line, print_table, remark
+from reconciler.cli.output import Console, Table, echo_value, print_line, print_table, remark
 from reconciler.cli.rule_options import rules_options
-from reconciler.errors import Rejected
+from reconciler.errors import Rejected, counted
 from reconciler.plugins.plugin import Shown
 from reconciler.state.devices.exclusion_modes import Held, Mode, group_modes, problems, sharing_modes
 from reconciler.state.devices.exclusion_modes import modes as modes_of

@@ -40,11 +40,6 @@ def plain(text: str) -> str:
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
-def counted(count: int, noun: str) -> str:
-    """`1 claim`, `2 claims`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
 def wrapped(text: str, width: int, *, hanging: int = 0) -> list[str]:
     """The text in lines of at most `width` columns, wrapped between words; longer words stay whole.
 

@@ -16,7 +16,6 @@ from reconciler.cli.options import cluster_options_to, namespace_option, output_
 from reconciler.cli.output import (
     Console,
     Table,
-    counted,
     echo_value,
     object_name,
     print_line,
@@ -26,7 +25,7 @@ from reconciler.cli.output import (
 from reconciler.cluster.client import Client
 from reconciler.cluster.kinds import POD
 from reconciler.cluster.pod_writer import ungate
-from reconciler.errors import Conflict, Gone, ReconcilerError
+from reconciler.errors import Conflict, Gone, ReconcilerError, counted
 
 ATTEMPTS = 5
 """How often a pod is tried that others change at the same time"""

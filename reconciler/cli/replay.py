@@ -14,11 +14,11 @@ from reconciler.analysis.explain.report import as_json
 from reconciler.cli.exits import exit_unless
 from reconciler.cli.explanation import print_explanation
 from reconciler.cli.options import output_option
-from reconciler.cli.output import Console, counted, echo_value, print_line
+from reconciler.cli.output import Console, echo_value, print_line
 from reconciler.cli.progress import track_progress
 from reconciler.cli.rule_options import checked_policies, demand_in, demand_option
 from reconciler.control.inputs import Answered, Outcome
-from reconciler.errors import Rejected
+from reconciler.errors import Rejected, counted
 from reconciler.operations.journal.replaying import Again, Tally
 from reconciler.operations.journal.replaying import replay as replay_journal
 from reconciler.operations.logs.setup import configure

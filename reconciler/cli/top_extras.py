@@ -31,7 +31,7 @@ from reconciler.cli.output import Console, Table, echo_value, print_table, remar
 from reconciler.cli.world import intake_of, planners
 from reconciler.cluster.kinds import config_map
 from reconciler.control.demand import COMPARED, DEMAND, Kept, read_kept
-from reconciler.control.gangs.planner import GangLine, GangOverview, UngateAll
+from reconciler.control.gangs.planner import GangLine, GangOverview, GiveBack, UngateAll
 from reconciler.control.intake import Intake
 from reconciler.control.steps import Blocked
 from reconciler.errors import Gone
@@ -123,6 +123,7 @@ GangRow = tuple[GangLine, str, str]
 """A gang, the reason why it is pending, and a message"""
 NO_GANGS = "there are no gangs"
 FITS, UNGATED = "can be placed now", "its gates are being removed"
+GIVEN_BACK = "is partly written and will be given back"
 
 
 def show_gangs(
@@ -168,6 +169,8 @@ def _gangs(intake: Intake) -> Iterable[GangRow]:
                 yield line, reason, message
             case GangGranted():
                 yield line, "", FITS
+            case GiveBack(why=why):
+                yield line, "", f"{GIVEN_BACK}: {why}"
             case UngateAll():
                 yield line, "", UNGATED
             case _:

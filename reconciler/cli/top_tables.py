@@ -93,7 +93,11 @@ def _summary(lines: Iterable[Line], by: By, *, wide: bool) -> Table:
     table = Table((*names, *numbers, *last), right=numbers, names=len(names))
     for line in lines:
         own = {group: line.group or NONE, "POOL": line.pool, "NODE": line.node or NONE, "DRIVER": line.driver}
-        own |= {"LARGEST FIT": line.largest or NONE, "FITS": _fitting(line), "STRANDED": _stranded(line)}
+        own |= {
+            "LARGEST FIT": line.largest or NONE,
+            "FITS": _fitting(line, wide=wide),
+            "STRANDED": _stranded(line),
+        }
         own |= {"USE": f"{line.use:.0%}", "FULL": f"{line.full} of {line.physical}"}
         counts = (line.devices, line.held, line.shared, line.allocatable, line.blocked, line.tainted)
         table.add((*(own[name] for name in names), *map(str, counts), *(own[name] for name in last)))
@@ -123,8 +127,12 @@ def _number(one: ProfileUsage) -> str:
     return str(one.fits) if one.fits == one.at_most else f"{one.fits}-{one.at_most}"
 
 
-def _fitting(line: Line) -> str:
-    return ", ".join(f"{one.profile}: {_number(one)}" for one in line.profiles if one.at_most) or NONE
+def _fitting(line: Line, *, wide: bool) -> str:
+    """How many fit of each profile; of those that fit at all, only the largest unless `wide`."""
+    found = [f"{one.profile}: {_number(one)}" for one in line.profiles if one.at_most]
+    shown = found if wide else found[:1]
+    more = len(found) - len(shown)
+    return ", ".join([*shown, *([f"{more} more"] if more else [])]) or NONE
 
 
 def _stranded(line: Line) -> str:

@@ -37,10 +37,10 @@ from reconciler.cli.cluster import KINDS, Connection, from_cluster, list_objects
 from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
 from reconciler.cli.input import read_files, read_valid
 from reconciler.cli.options import fleet_options, namespace_of, namespace_option
-from reconciler.cli.output import Console, Table, counted, echo_value, print_line, print_table
+from reconciler.cli.output import Console, Table, echo_value, print_line, print_table
 from reconciler.cli.progress import ProgressTracker, track_progress
 from reconciler.cli.rule_options import koordinator_semantics_option, policy_options
-from reconciler.errors import Rejected
+from reconciler.errors import Rejected, counted
 from reconciler.state.nominations import Nomination
 from reconciler.state.trial import store_of
 

@@ -15,6 +15,7 @@ from reconciler.control.ownership import Ownership
 from reconciler.control.relocation.candidates import RoomLine, StandingRoom
 from reconciler.control.relocation.moves import MovesAdvice, StandingAdvice
 from reconciler.control.waiting import Pending
+from reconciler.errors import counted
 from reconciler.operations.metrics import catalogue as of
 from reconciler.operations.metrics.devices import (
     Capacity,
@@ -215,8 +216,7 @@ def _told_moves(advice: MovesAdvice, standing: StandingAdvice) -> str:
         return advice.why or f"{advice.before} of {advice.counted}: nothing to do"
     count = len(advice.moves)
     note = " (budgets not considered)" if standing.without_budgets else ""
-    plural = "" if count == 1 else "s"
-    return f"{advice.counted}: {advice.after} instead of {advice.before} after {count} move{plural}{note}"
+    return f"{advice.counted}: {advice.after} instead of {advice.before} after {counted(count, 'move')}{note}"
 
 
 MOST_PLANS = 5

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from kernels.groups import distinct
 from kernels.types import Amounts, Mask, Rows
 from reconciler.analysis.capacity.layout import families
+from reconciler.state.caches import Cache, share
 from reconciler.state.devices.counters import Scale
 from reconciler.state.devices.fleet import Fleet
 
@@ -34,12 +35,15 @@ def _cut_by(scale: Scale) -> tuple[int, ...]:
     return tuple(number for number, family in enumerate(of_counter) if family == best)
 
 
-def cutting(fleet: Fleet) -> Mask:
-    """(S, C) the counters of each set that its partitions are cut by."""
+def _cutting(fleet: Fleet) -> Mask:
     found = np.zeros(fleet.totals.shape, dtype=np.bool_)
     for number, columns in enumerate(fleet.set_columns):
         found[number, list(_cut_by(columns.scale))] = True
     return found
+
+
+cutting = Cache(_cutting, on_fork=share).of
+"""Of a fleet: (S, C) the counters of each set that its partitions are cut by"""
 
 
 def use_of_sets(totals: Amounts, left: Amounts, cut: Mask) -> NDArray[np.float64]:
@@ -51,8 +55,8 @@ def use_of_sets(totals: Amounts, left: Amounts, cut: Mask) -> NDArray[np.float64
     """
     published = np.where(cut, totals, 0).sum(axis=1, dtype=np.float64)
     consumed = np.where(cut, totals - left, 0).sum(axis=1, dtype=np.float64)
-    share = np.divide(consumed, published, out=np.zeros_like(published), where=published > 0)
-    return np.clip(share, 0.0, 1.0)
+    used = np.divide(consumed, published, out=np.zeros_like(published), where=published > 0)
+    return np.clip(used, 0.0, 1.0)
 
 
 def share_of_devices(fleet: Fleet) -> NDArray[np.float64]:
@@ -61,10 +65,11 @@ def share_of_devices(fleet: Fleet) -> NDArray[np.float64]:
     """
     drawn, published = np.zeros((2, fleet.size))
     cut = cutting(fleet)
+    of_set = np.where(cut, fleet.totals, 0).sum(axis=1)
     for sets, draws in zip(fleet.sets.T, fleet.draws.T, strict=True):
         rows = np.flatnonzero(sets >= 0)
         drawn[rows] += np.where(cut[sets[rows]], fleet.table[draws[rows]], 0).sum(axis=1)
-        published[rows] += np.where(cut, fleet.totals, 0).sum(axis=1)[sets[rows]]
+        published[rows] += of_set[sets[rows]]
     return np.divide(drawn, published, out=(published == 0).astype(np.float64), where=published > 0)
 
 

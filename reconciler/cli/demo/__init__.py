@@ -19,7 +19,7 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.cli.exits import Exit, exit_on_errors
-from reconciler.cli.output import Console, counted, print_line
+from reconciler.cli.output import Console, print_line
 from reconciler.cli.special_claims import schedule
 from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import discover
@@ -29,7 +29,7 @@ from reconciler.control.decisions.allocating import Allocated, Waits
 from reconciler.control.decisions.declaration import Decision
 from reconciler.embedded import ApiServer, run_controllers, serve
 from reconciler.embedded.pod_controllers import RUN_SECONDS
-from reconciler.errors import Malformed, Retry
+from reconciler.errors import Malformed, Retry, counted
 from reconciler.operations.logs.setup import configure
 from reconciler.settings import Settings
 

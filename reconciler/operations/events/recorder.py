@@ -32,6 +32,7 @@ from reconciler.control.explainer import Explainer, RefusalQueue
 from reconciler.control.steps import Step
 from reconciler.control.units import Kind, Unit
 from reconciler.control.waiting import Pending
+from reconciler.errors import counted
 from reconciler.operations.events.events import Events, Notice, Regarding
 from reconciler.state.nominations import Nominee
 from reconciler.state.store import Store
@@ -324,9 +325,7 @@ def allocated_note(devices: Iterable[DeviceID], node: str) -> str:
     """`Allocated 2 devices on node n: gpu.example.com/n: gpu-0, gpu-1.`"""
     devices = tuple(devices)
     where = f" on node {node}" if node else ""
-    return (
-        f"Allocated {len(devices)} device{'' if len(devices) == 1 else 's'}{where}: {named_devices(devices)}."
-    )
+    return f"Allocated {counted(len(devices), 'device')}{where}: {named_devices(devices)}."
 
 
 def preempted_note(nominee: Nominee) -> str:

@@ -11,6 +11,7 @@ from reconciler.analysis.capacity.grouping import NamespaceHoldings, NamespaceUs
 from reconciler.control.decisions.allocating import Allocated, DevicesGiven, Freed, Waits
 from reconciler.control.decisions.declaration import Decision
 from reconciler.control.decisions.every import Evicted, MoveEvicted
+from reconciler.errors import counted
 from reconciler.operations.page.charts import Index
 from reconciler.operations.page.parts import Area, Panel, Part, Renderer
 from reconciler.operations.page.query import Query, shown
@@ -49,9 +50,9 @@ class Recent:
         """Count a decision that changed something; ignore others."""
         match decision:
             case Allocated(claim=claim, devices=devices):
-                found = ("held", f"claim {claim}", _counted(len(devices), "device"))
+                found = ("held", f"claim {claim}", counted(len(devices), "device"))
             case DevicesGiven(pod=pod, devices=devices):
-                found = ("held", f"pod {pod}", _counted(len(devices), "device"))
+                found = ("held", f"pod {pod}", counted(len(devices), "device"))
             case Freed(claim=claim, why=why):
                 found = ("freed", f"claim {claim}", why)
             case Waits(claims=claims, pod=pod, gang=gang, reason=reason):
@@ -84,10 +85,6 @@ class Recent:
     def version(self) -> tuple[int, datetime]:
         """Changes whenever the last hour may look different."""
         return self.changes, self._now().replace(second=0, microsecond=0)
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 class LastHourPanel(Panel):

@@ -19,6 +19,7 @@ from reconciler.control.relocation.moves import MovesAdvice
 from reconciler.control.steps import Decide, Step
 from reconciler.control.units import Kind, Unit, gang_unit
 from reconciler.control.waiting import Pending
+from reconciler.errors import counted
 from reconciler.operations.metrics.devices import Capacity
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.store import Store
@@ -306,6 +307,6 @@ def _held_room(store: Store) -> str:
     texts = []
     for one in list(store.nominations)[:MOST_HELD]:
         count, nodes = len(one.devices), ", ".join(dict.fromkeys(place.node for place in one.places))
-        texts.append(f"{one} ({count} device{'' if count == 1 else 's'} on {nodes})")
+        texts.append(f"{one} ({counted(count, 'device')} on {nodes})")
     more = len(store.nominations) - len(texts)
     return "; ".join([*texts, *([f"{more} more"] if more > 0 else [])])

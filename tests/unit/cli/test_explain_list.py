@@ -83,11 +83,14 @@ def test_nothing_that_waits_is_said():
         0,
         "nothing is pending in namespace default; -A looks in all\n",
     )
-    chosen = listed("-A", "--reason", "NoSuchReason", "-l", "team=b")
+    chosen = listed("-A", "--reason", "DevicesInUse", "-l", "team=b")
     assert (chosen.exit_code, chosen.stdout) == (
         0,
-        "nothing is pending for reason NoSuchReason with labels team=b\n",
+        "nothing is pending for reason DevicesInUse with labels team=b\n",
     )
+    misspelt = listed("-A", "--reason", "devicesinus")
+    assert misspelt.exit_code == 2
+    assert "did you mean DevicesInUse" in " ".join(misspelt.stderr.split())
 
 
 @pytest.mark.parametrize("target", ["claim/big", "resourceclaims.resource.k8s.io/big", "default/big", "big"])
