@@ -5,6 +5,7 @@ and ends. For extended resources that classes serve, a claim is made and allocat
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from typing import cast
@@ -126,13 +127,17 @@ class PodController:
             found = self._schedule(self._met(claims), _whole(POD, pod)) if self._schedule else None
             if found is None:
                 self._without_devices.add(key)
+                nodes = len([*self._api.store[NODE].scan("")])
+                self._write_unschedulable(pod, ["cannot allocate all claims"] * nodes)
                 return
             node, claim = found
             self._make_special_claim(pod, served, claim)
-        node = node or self._node(pod, claims)
         if not node:
-            self._without_node.add(key)
-            return
+            node, refusals = self._node(pod, claims)
+            if not node:
+                self._without_node.add(key)
+                self._write_unschedulable(pod, refusals)
+                return
         shared = self._group_claims(pod)
         for claim in claims:
             self._reserve(claim, shared.get(claim["metadata"]["name"], pod))
@@ -202,21 +207,49 @@ class PodController:
             if group is not None and is_of_group(entry, group)
         }
 
-    def _node(self, pod: Object, claims: list[Object]) -> str:
-        """The first node by name that matches every allocation, the pod, and what other pods require."""
+    def _node(self, pod: Object, claims: list[Object]) -> tuple[str, list[str]]:
+        """The first node by name that matches every allocation, the pod, and what other pods require.
+
+        Without one: why each node does not, in the order and words of kube-scheduler.
+        """
         near = neighbourhood(pod, self._api, self._with_anti_affinity)
         selectors = [status(claim)["allocation"].get("nodeSelector") for claim in claims]
+        labels = pod["spec"].get("nodeSelector", {}).items()
+        refusals = []
         for record in self._api.store[NODE].scan(""):
             node = record.object
-            if (
-                not node.get("spec", {}).get("unschedulable")
-                and pod["spec"].get("nodeSelector", {}).items() <= node["metadata"].get("labels", {}).items()
-                and matches(_required(pod), node)
-                and all(matches(selector, node) for selector in selectors)
-                and near.allows(node)
-            ):
-                return node["metadata"]["name"]
-        return ""
+            if node.get("spec", {}).get("unschedulable"):
+                refusals.append("node(s) were unschedulable")
+            elif not (labels <= node["metadata"].get("labels", {}).items() and matches(_required(pod), node)):
+                refusals.append("node(s) didn't match Pod's node affinity/selector")
+            elif refusal := near.refusal(node):
+                refusals.append(refusal)
+            elif not all(matches(selector, node) for selector in selectors):
+                refusals.append("resourceclaim not available on the node")
+            else:
+                return node["metadata"]["name"], []
+        return "", refusals
+
+    def _write_unschedulable(self, pod: Object, refusals: list[str]) -> None:
+        """Report that no node fits, as kube-scheduler does that may not preempt."""
+        counts = ", ".join(sorted(f"{count} {why}" for why, count in Counter(refusals).items()))
+        message = f"0/{len(refusals)} nodes are available: {counts}."
+        now: Object = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": message if refusals else "no nodes available to schedule pods",
+        }
+
+        def written(before: Object) -> Object:
+            conditions = before.get("conditions", ())
+            others = [one for one in conditions if one.get("type") != "PodScheduled"]
+            old: Object = next((one for one in conditions if one.get("type") == "PodScheduled"), {})
+            since = old.get("lastTransitionTime") if old.get("status") == "False" else None
+            since = since or timestamp(self._api.now())
+            return {**before, "conditions": [*others, {**now, "lastTransitionTime": since}]}
+
+        update_status(self._api, POD, pod, written)
 
     def _reserve(self, claim: Object, user: Object) -> None:
         """Reserve a claim for a pod or a PodGroup."""

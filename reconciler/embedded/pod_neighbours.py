@@ -1,6 +1,6 @@
 """Where a pod may run by the required affinity and anti-affinity of pods, its own and that of others."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from reconciler.api.objects.core import Pod, PodAffinity, PodAffinityTerm
@@ -12,23 +12,31 @@ from reconciler.errors import Rejected
 
 Domain = tuple[str, str]
 """A label of nodes and its value"""
+NOT_NEAR = "node(s) didn't match pod affinity rules"
+NOT_APART = "node(s) didn't match pod anti-affinity rules"
+KEPT_AWAY = "node(s) didn't satisfy existing pods anti-affinity rules"
+"""Why a pod may not run on a node, in the words of kube-scheduler"""
 
 
 class Neighbourhood(NamedTuple):
     """The topology domains that bound pods leave to a pod."""
 
-    forbidden: Collection[Domain]
+    forbidden: Mapping[Domain, str]
+    """Domains that pods keep it away from, and why"""
     required: Collection[Collection[Domain] | str]
     """For each affinity term: the domains of the pods that it selects; or only the label that a node needs,
     for the first pod of pods that want to be together"""
 
-    def allows(self, node: Object) -> bool:
-        """Whether the pod may run on a node."""
+    def refusal(self, node: Object) -> str:
+        """Why the pod may not run on a node; empty if it may."""
         labels = node["metadata"].get("labels", {})
-        return not any(labels.get(key) == value for key, value in self.forbidden) and all(
-            one in labels if isinstance(one, str) else any(labels.get(key) == value for key, value in one)
-            for one in self.required
-        )
+        for one in self.required:
+            if isinstance(one, str) and one not in labels:
+                return NOT_NEAR
+            if not isinstance(one, str) and not any(labels.get(key) == value for key, value in one):
+                return NOT_NEAR
+        why = {reason for (key, value), reason in self.forbidden.items() if labels.get(key) == value}
+        return NOT_APART if NOT_APART in why else "".join(why)
 
 
 def has_anti_affinity(pod: Object) -> bool:
@@ -45,18 +53,20 @@ def neighbourhood(pod: Object, api: ApiServer, with_anti_affinity: Collection[st
     known = (api.store[POD].get(key) for key in with_anti_affinity)
     apart = [one.object for one in known if one is not None and _runs(one.object)]
     if not affinity and not apart:
-        return Neighbourhood((), ())
+        return Neighbourhood({}, ())
     others = [one.object for one in api.store[POD].scan("") if _runs(one.object)] if affinity else []
     mine = Pod.model_validate(pod)
     asked = mine.spec.affinity
     near, far = (asked.pod_affinity, asked.pod_anti_affinity) if asked is not None else (None, None)
-    forbidden = {place for term in _terms(far) for place in _places(term, mine, others, api)}
+    forbidden: dict[Domain, str] = {}
     for other in apart:
         model = Pod.model_validate(other)
         theirs = model.spec.affinity.pod_anti_affinity if model.spec.affinity is not None else None
         for term in _terms(theirs):
             if _selects(term, model, pod, api):
-                forbidden |= set(_places_of(term, [other], api))
+                forbidden |= dict.fromkeys(_places_of(term, [other], api), KEPT_AWAY)
+    for term in _terms(far):
+        forbidden |= dict.fromkeys(_places(term, mine, others, api), NOT_APART)
     required: list[Collection[Domain] | str] = []
     for term in _terms(near):
         found = set(_places(term, mine, others, api))

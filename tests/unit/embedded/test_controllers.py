@@ -365,6 +365,59 @@ async def test_a_pod_that_is_kept_away_is_bound_when_the_other_one_leaves():
         assert ok(api, "GET", f"{PODS}/p2")["spec"]["nodeName"] == "n1"
 
 
+def scheduled(api: ApiServer, name: str = "p") -> tuple[str | None, ...]:
+    """What the condition says of a pod."""
+    conditions = ok(api, "GET", f"{PODS}/{name}")["status"].get("conditions", [])
+    found = [one for one in conditions if one["type"] == "PodScheduled"]
+    assert len(found) < 2
+    return tuple(found[0].get(key) for key in ("status", "reason", "message")) if found else ()
+
+
+async def test_a_pod_that_fits_no_node_says_so_as_kube_scheduler_does():
+    api = ApiServer()
+    async with run_controllers(api):
+        first = pod("p0", affinity=APART)
+        first["metadata"]["labels"] = {"app": "x"}
+        ok(api, "POST", "/api/v1/nodes", node("n0", labels={"zone": "a", "disk": "ssd"}))
+        ok(api, "POST", PODS, first)
+        await settle(api)
+        second = pod(nodeSelector={"disk": "ssd"})
+        second["metadata"]["labels"] = {"app": "x"}
+        ok(api, "POST", PODS, second)
+        ok(api, "POST", "/api/v1/nodes", {**node("n1"), "spec": {"unschedulable": True}})
+        ok(api, "POST", "/api/v1/nodes", node("n2"))
+        ok(api, "POST", "/api/v1/nodes", node("n3"))
+        await settle(api)
+        message = (
+            "0/4 nodes are available: 1 node(s) didn't satisfy existing pods anti-affinity rules, "
+            "1 node(s) were unschedulable, 2 node(s) didn't match Pod's node affinity/selector."
+        )
+        assert scheduled(api) == ("False", "Unschedulable", message)
+        version = ok(api, "GET", f"{PODS}/p")["metadata"]["resourceVersion"]
+        ok(api, "POST", PODS, pod("other", nodeSelector={"disk": "none"}))
+        await settle(api)
+        assert ok(api, "GET", f"{PODS}/p")["metadata"]["resourceVersion"] == version, "nothing new to say"
+        ok(api, "DELETE", f"{PODS}/p0")
+        await settle(api)
+        assert scheduled(api) == ("True", None, None)
+
+
+async def test_a_pod_waits_for_nodes_and_for_the_node_of_its_allocation():
+    api = ApiServer()
+    async with run_controllers(api):
+        ok(api, "POST", PODS, pod(resourceClaims=wants("gpu", resourceClaimName="c")))
+        ok(api, "POST", CLAIMS, claim())
+        await settle(api)
+        assert scheduled(api) == ()
+        allocate(api)
+        await settle(api)
+        assert scheduled(api) == ("False", "Unschedulable", "no nodes available to schedule pods")
+        ok(api, "POST", "/api/v1/nodes", node("node-0"))
+        await settle(api)
+        message = "0/1 nodes are available: 1 resourceclaim not available on the node."
+        assert scheduled(api) == ("False", "Unschedulable", message)
+
+
 @pytest.mark.parametrize(("term", "fits"), SELECTORS.values(), ids=SELECTORS.keys())
 async def test_a_pod_is_bound_to_the_node_of_its_allocation(term, fits):
     api = ApiServer()
