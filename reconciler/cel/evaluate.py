@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from reconciler.api.objects.semver import Semver
 from reconciler.cel import evaluation
 from reconciler.cel.check import TYPE_NAMES, Checked
 from reconciler.cel.errors import PATTERN_STEPS, CelError, Exhausted, Fatal, RefusedAt
@@ -35,8 +34,8 @@ from reconciler.cel.values import (
     INT_MAX,
     INT_MIN,
     UINT_MAX,
+    UNHASHABLE,
     DeviceView,
-    Format,
     Option,
     TypeValue,
     UInt,
@@ -135,7 +134,10 @@ class Emitter:
         return self._element(self.emit(node.operand, slots), self._constant(node.field), node.optional)
 
     def _index(self, node: Index, slots: Slots) -> Run:
-        return self._element(self.emit(node.operand, slots), self.emit(node.key, slots), node.optional)
+        key = self.emit(node.key, slots)
+        if id(key) in self._fixed and type(self._constants[id(key)][1]) not in evaluation.INDICES:
+            raise RefusedAt(node.key.at, f"{self._types[id(node.key)]} cannot be an index", "use a string")
+        return self._element(self.emit(node.operand, slots), key, node.optional)
 
     def _element(self, operand: Run, key: Run, optional: bool) -> Run:
         get = evaluation.optional if optional else evaluation.strict
@@ -291,7 +293,6 @@ def _equality(left: Run, right: Run, wanted: bool) -> Run:
 
 
 _HASHED = frozenset({str, int, float, bool, UInt})
-_UNHASHABLE = (Semver, bytes, Format)
 
 
 def _in_set(wanted: Run, items: tuple[Value, ...]) -> Run:
@@ -301,7 +302,7 @@ def _in_set(wanted: Run, items: tuple[Value, ...]) -> Run:
     def run(frame: Frame) -> bool:
         frame.charge(1)
         value = wanted(frame)
-        if isinstance(value, _UNHASHABLE):
+        if type(value) in UNHASHABLE:
             raise Fatal(f"{name_of(value)} cannot be looked up in a list of constants")
         return type(value) in _HASHED and (type(value), number(value)) in found
 

@@ -7,12 +7,15 @@ from reconciler.cel.errors import COST_LIMIT, CelError, Exhausted
 from reconciler.cel.library.lists import sort_by
 from reconciler.cel.tree import Macro
 from reconciler.cel.values import (
+    MISSING,
     NOTHING,
     DeviceView,
     Domains,
     Option,
     UInt,
     Value,
+    device_field,
+    entry,
     key_value,
     map_key,
     name_of,
@@ -60,7 +63,8 @@ def decide(terms: Iterable[Callable[[Frame], Value]], frame: Frame, ends_on: boo
     return not ends_on
 
 
-MISSING: Any = object()
+INDICES = frozenset({str, int, UInt, float, bool})
+"""Types that can stand in brackets, whatever is before them"""
 _SHOWN = 200
 """Characters of a key that a message quotes"""
 _EMPTY: dict[str, Value] = {}
@@ -69,31 +73,19 @@ _EMPTY: dict[str, Value] = {}
 def lookup(container: Value, key: Value) -> Value:
     """The element of a map, list or device, or MISSING, as in values without elements.
 
-    Raises CelError for what cannot be a key.
+    Raises CelError for what cannot be an index.
     """
     kind = type(container)
+    if type(key) not in INDICES:
+        raise CelError(f"{name_of(key)} cannot be an index")
     if kind is dict:
-        return container.get(key if type(key) is str else map_key(key), MISSING)
+        return container.get(key, MISSING) if type(key) is str else entry(container, key)
     if kind is Domains:
-        return container.get(key, _EMPTY) if type(key) is str else MISSING
+        return container.get(key, _EMPTY) if type(key) is str else _EMPTY
     if kind is tuple:
         return _item(container, key)
     if kind is DeviceView:
-        return field(container, key)
-    return MISSING
-
-
-def field(device: DeviceView, name: Value) -> Value:
-    """A field of the device."""
-    match name:
-        case "driver":
-            return device.driver
-        case "attributes":
-            return Domains(device.attributes)
-        case "capacity":
-            return Domains(device.capacity)
-        case "allowMultipleAllocations":
-            return device.shared
+        return device_field(container, key)
     return MISSING
 
 
@@ -219,7 +211,7 @@ def _transform_map_entry(steps: Steps, _slots: list[int], body: Run) -> Run:
                 raise CelError(f"no such overload: expected a map, got {name_of(entries)}")
             frame.charge(len(entries))
             for key, value in entries.items():
-                if key in made:
+                if entry(made, key_value(key)) is not MISSING:
                     raise CelError(f"duplicate key {key_value(key)} in a map")
                 made[key] = value
         return made

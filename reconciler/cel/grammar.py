@@ -20,16 +20,21 @@ _RAW_ONE_LINE = r"""[rR](?:"[^"\n\r]*"|'[^'\n\r]*')"""
 _MULTI_LINE = r'''(?:"""(?:[^"\\]|\\[\s\S]|"(?!""))*"""|\'\'\'(?:[^'\\]|\\[\s\S]|'(?!\'\'))*\'\'\')'''
 _RAW_MULTI_LINE = r'''[rR](?:"""(?:[^"]|"(?!""))*"""|\'\'\'(?:[^']|'(?!\'\'))*\'\'\')'''
 
+_SIGN = r"(?:-[\t\n\f\r ]*)?"
+
 _REPLACED = {
     "unary": "unary : member | unary_not+ member | unary_neg+ member",
     "member": "member : member_dot | member_dot_arg | member_index | member_object | primary"
     " | member_dot_optional | member_index_optional\n"
     'member_dot_optional : member ".?" IDENT\n'
     'member_index_optional : member "[" "?" expr "]"',
-    "exprlist": 'exprlist : element ("," element)* [","]\nelement : expr | "?" expr',
-    "mapinits": 'mapinits : mapinit ("," mapinit)* [","]\nmapinit : expr ":" expr | "?" expr ":" expr',
+    "list_lit": 'list_lit : "[" [items] "]"\nitems : element ("," element)* [","] | ","',
+    "exprlist": 'exprlist : element ("," element)*\nelement : expr | "?" expr',
+    "mapinits": 'mapinits : mapinit ("," mapinit)* [","] | ","\nmapinit : expr ":" expr | "?" expr ":" expr',
     "fieldinits": 'fieldinits : IDENT ":" expr ("," IDENT ":" expr)* [","]',
     "relation_in": "relation_in : relation IN\nIN : /in(?![_a-zA-Z0-9])/",
+    "INT_LIT": f"INT_LIT : /{_SIGN}(?:0x[0-9a-fA-F]+|[0-9]+)/",
+    "FLOAT_LIT": f"FLOAT_LIT : /{_SIGN}(?:[0-9]*\\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)/",
     "STRING_LIT": f"STRING_LIT.2 : /{_ONE_LINE}|{_RAW_ONE_LINE}/",
     "MLSTRING_LIT": f"MLSTRING_LIT.3 : /{_MULTI_LINE}|{_RAW_MULTI_LINE}/",
     "BYTES_LIT": f"BYTES_LIT.4 : /[bB](?:{_MULTI_LINE}|{_RAW_MULTI_LINE}|{_ONE_LINE}|{_RAW_ONE_LINE})/",

@@ -17,7 +17,7 @@ from reconciler.cel.reads import Part, Read, path
 from reconciler.cel.rows import Column, Rows
 from reconciler.cel.tree import Call, Has, Index, Node, Select
 from reconciler.cel.types import Kind, Overload, kind_of
-from reconciler.cel.values import NUMBERS, OPAQUE, DeviceView, Value, equal_numbers, truth
+from reconciler.cel.values import NUMBERS, OPAQUE, Computed, DeviceView, Value, equal_numbers, truth
 
 Batch = Callable[[Sequence[Value]], Sequence[Value]]
 """The results for some values. Raises Unsuited or CelError."""
@@ -25,7 +25,7 @@ Batch = Callable[[Sequence[Value]], Sequence[Value]]
 MAX_COST = 200
 """Maximum steps of one call; values with more expensive calls are evaluated one by one."""
 
-_SCALARS = NUMBERS | OPAQUE | {str, bool, bytes}
+_SCALARS = (NUMBERS | OPAQUE | {str, bool, bytes}) - {Computed}
 
 
 class Unsuited(Exception):

@@ -1,5 +1,6 @@
 """Parse text to a tree: check limits first, then build a node at each reduction of the parser."""
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -39,7 +40,6 @@ _SHAPES: dict[tuple[str, int], tuple[Macro, int]] = {
     ("exists", 2): (Macro.EXISTS, 1),
     ("exists", 3): (Macro.EXISTS, 2),
     ("exists_one", 2): (Macro.EXISTS_ONE, 1),
-    ("existsOne", 2): (Macro.EXISTS_ONE, 1),
     ("exists_one", 3): (Macro.EXISTS_ONE, 2),
     ("existsOne", 3): (Macro.EXISTS_ONE, 2),
     ("filter", 2): (Macro.FILTER, 1),
@@ -57,10 +57,16 @@ _SHAPES: dict[tuple[str, int], tuple[Macro, int]] = {
 }
 
 
+_ACCUMULATOR = "__result__"
+"""The name that no loop can bind"""
+
+
 def global_call(name: str, at: int, arguments: tuple[Node, ...]) -> Node:
     """`name(arguments)`."""
     if name == "has" and len(arguments) == 1:
         tested = arguments[0]
+        if isinstance(tested, Has):
+            return tested  # as Kubernetes: has(has(a.b)) is has(a.b)
         if not isinstance(tested, Select) or tested.optional:
             raise RefusedAt(at, "has() takes a field selection", "write has(a.b)")
         return Has(tested.at, _level(tested.at, tested.operand), tested.operand, tested.field)
@@ -87,6 +93,8 @@ def _comprehension(
 ) -> Comprehension:
     macro, names = shape
     bound = tuple(_name(argument) for argument in arguments[:names])
+    if _ACCUMULATOR in bound and macro not in (Macro.OPT_MAP, Macro.OPT_FLAT_MAP):
+        raise RefusedAt(at, f"{_ACCUMULATOR} is reserved", "use another name")
     if len(set(bound)) != len(bound):
         raise RefusedAt(at, f"the variable {bound[0]} is declared twice", "use two different names")
     *where, body = arguments[names:]
@@ -108,9 +116,17 @@ _SIMPLE = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v"
 
 def integer(text: str) -> int:
     """A signed integer. Raises ValueError beyond 64 bits."""
-    value = int(text, 16 if "x" in text else 10)
+    value = int("".join(text.split()), 16 if "x" in text else 10)
     if not INT_MIN <= value <= INT_MAX:
         raise ValueError("the number does not fit 64 bits")
+    return value
+
+
+def double(text: str) -> float:
+    """A double. Raises ValueError beyond its range."""
+    value = float("".join(text.split()))
+    if math.isinf(value):
+        raise ValueError("the number does not fit a double")
     return value
 
 
@@ -182,7 +198,7 @@ def literal(kind: str, text: str) -> Value:
 _READERS: dict[str, Callable[[str], Value]] = {
     "INT_LIT": integer,
     "UINT_LIT": unsigned,
-    "FLOAT_LIT": float,
+    "FLOAT_LIT": double,
     "STRING_LIT": string,
     "MLSTRING_LIT": string,
     "BYTES_LIT": octets,
@@ -406,7 +422,7 @@ class _Builder:
         at = _at(children[0])
         return MapOf(at, _level(at, *entries), tuple(entries))
 
-    exprlist = mapinits = staticmethod(_nodes)
+    exprlist = items = mapinits = staticmethod(_nodes)
 
     def element(self, children: list[Any]) -> Element:
         value = children[-1]

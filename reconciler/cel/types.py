@@ -14,6 +14,7 @@ from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.semver import Semver
 from reconciler.cel.errors import CelError
 from reconciler.cel.values import (
+    Computed,
     Domains,
     Duration,
     Format,
@@ -222,7 +223,7 @@ _HELD_AS: Mapping[str, frozenset[type]] = {
     "map": frozenset({dict, Domains}),
     "optional_type": frozenset({Option}),
     "type": frozenset({TypeValue}),
-    QUANTITY.name: frozenset({Quantity}),
+    QUANTITY.name: frozenset({Quantity, Computed}),
     SEMVER.name: frozenset({Semver}),
     "net.IP": frozenset({IPv4Address, IPv6Address}),
     "net.CIDR": frozenset({IPv4Interface, IPv6Interface}),

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.semver import Semver
-from reconciler.cel.errors import CelError
+from reconciler.cel.errors import CelError, Fatal
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +98,34 @@ class TypeValue(Struct, frozen=True):
     name: str
 
 
-class BoolKey(Struct, frozen=True):
-    """A bool as the key of a map: Python's True would equal the key 1."""
+class Key(Struct, frozen=True):
+    """The key of a map that Python would take for another: 1u and true for 1."""
 
-    value: bool
+    kind: type
+    value: Value
+    offset: int = 0
+    """Of a timestamp: the same moment in another zone is another key."""
+
+
+class OwnKey:
+    """A list or an object as the key of a map: equal only to itself."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is OwnKey and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+
+class Computed(Quantity):
+    """The result of `add` or `sub`: on the right side of `==` it is of another type (CEL-12)."""
+
+    __slots__ = ()
 
 
 class Domains(dict[str, Mapping[str, Value]]):
@@ -125,6 +149,7 @@ NAMES: Final[dict[type, str]] = {
     TypeValue: "type",
     Semver: "kubernetes.Semver",
     Quantity: "kubernetes.Quantity",
+    Computed: "kubernetes.Quantity",
     IPv4Address: "net.IP",
     IPv6Address: "net.IP",
     IPv4Interface: "net.CIDR",
@@ -165,30 +190,56 @@ def checked_uint(value: int) -> UInt:
     return UInt(value)
 
 
+MISSING: Final[Any] = object()
+UNHASHABLE = frozenset({Semver, bytes, Format})
+"""Types that Go cannot look up."""
+_ADDRESSES: Final[dict[type, type]] = {IPv4Address: IPv6Address, IPv6Address: IPv4Address}
+_PREFIXES: Final[dict[type, type]] = {IPv4Interface: IPv6Interface, IPv6Interface: IPv4Interface}
+_KEYS_BY_VALUE = frozenset({bool, float, Duration, Timestamp, TypeValue, *_ADDRESSES, *_PREFIXES})
+
+
 def map_key(value: Value) -> Any:
-    """The dict key of a value. Raises CelError for types that cannot be keys."""
+    """The dict key of a value, as Go compares keys. Raises Fatal for what it cannot."""
     kind = type(value)
-    if kind is bool:
-        return BoolKey(value)
-    if value is None or kind in (str, int, UInt):
+    if kind in (str, int) or value is None:
         return value
-    if kind is float:
-        return int(value) if value.is_integer() else value
-    raise CelError(f"unsupported key type {name_of(value)}")
+    if kind is UInt:
+        return Key(UInt, value.value)
+    if kind in _KEYS_BY_VALUE:
+        return Key(kind, value, value.offset if kind is Timestamp else 0)
+    if kind in UNHASHABLE:
+        raise Fatal(f"{name_of(value)} cannot be the key of a map")
+    return OwnKey(value)
 
 
 def key_value(key: Any) -> Value:
     """The value of a dict key."""
-    return key.value if type(key) is BoolKey else key
+    if type(key) is Key:
+        return UInt(key.value) if key.kind is UInt else key.value
+    return key.value if type(key) is OwnKey else key
+
+
+def entry(items: Mapping[Any, Value], wanted: Value) -> Value:
+    """The element of a map, or MISSING. Whole numbers also find keys of the other integer types."""
+    kind, number = type(wanted), None
+    found = items.get(map_key(wanted), MISSING)
+    if found is not MISSING or kind not in NUMBERS:
+        return found
+    if kind is float and wanted.is_integer():
+        number = int(wanted)
+        found = items.get(number, MISSING)
+    elif kind is not float:
+        number = wanted.value if kind is UInt else wanted
+    if found is MISSING and number is not None:
+        found = items.get(number if kind is UInt else Key(UInt, number), MISSING)
+    return found
 
 
 NUMBERS = frozenset({int, float, UInt})
-OPAQUE = frozenset({Semver, Quantity, Format, Url} | {IPv4Address, IPv6Address, IPv4Interface, IPv6Interface})
+OPAQUE = frozenset({Semver, Quantity, Computed, Format, Url, *_ADDRESSES, *_PREFIXES})
 """Types that only compare with their own."""
-_ADDRESSES = {IPv4Address: IPv6Address, IPv6Address: IPv4Address}
-_PREFIXES = {IPv4Interface: IPv6Interface, IPv6Interface: IPv4Interface}
-_SAME_TYPE = _ADDRESSES | _PREFIXES
-"""Two Python types of one type."""
+_SAME_TYPE: Final[Mapping[type, type]] = {**_ADDRESSES, **_PREFIXES, Computed: Quantity}
+"""Of a left side: the other Python type of the same type."""
 
 
 def equal_numbers(left: Value, right: Value) -> bool:
@@ -207,12 +258,15 @@ def equal(meter: Meter, left: Value, right: Value) -> bool:
         return left is right
     if kind in NUMBERS:
         return other in NUMBERS and equal_numbers(left, right)
-    if kind in OPAQUE and other is not kind and other is not _SAME_TYPE.get(kind):
+    alike = (other is kind and kind is not Computed) or other is _SAME_TYPE.get(kind)
+    if kind in OPAQUE and not alike:
         raise CelError(f"no such overload: {name_of(left)} == {name_of(right)}")
     if isinstance(left, dict | tuple):
         meter.charge(len(left))
     if isinstance(left, dict):
         return isinstance(right, dict) and _equal_maps(meter, left, right)
+    if kind is Computed:
+        return bool(left.nanos == right.nanos)
     if kind is not other:
         return False
     if kind is tuple:
@@ -238,7 +292,11 @@ def _not_unequal(meter: Meter, left: Value, right: Value) -> bool:
 def _equal_maps(meter: Meter, left: Mapping[Any, Value], right: Mapping[Any, Value]) -> bool:
     if len(left) != len(right):
         return False
-    return all(key in right and _not_unequal(meter, value, right[key]) for key, value in left.items())
+    for key, value in left.items():
+        found = entry(right, key_value(key))
+        if found is MISSING or not _not_unequal(meter, value, found):
+            return False
+    return True
 
 
 def same(meter: Meter, left: Value, right: Value) -> bool:
@@ -263,3 +321,17 @@ class DeviceView(Struct, frozen=True):
 
 
 NAMES[DeviceView] = "map"
+
+
+def device_field(device: DeviceView, name: Value) -> Value:
+    """A field of the device, or MISSING."""
+    match name:
+        case "driver":
+            return device.driver
+        case "attributes":
+            return Domains(device.attributes)
+        case "capacity":
+            return Domains(device.capacity)
+        case "allowMultipleAllocations":
+            return device.shared
+    return MISSING

@@ -4,7 +4,7 @@ from reconciler.api.objects.quantity import NANO, Quantity
 from reconciler.api.objects.semver import Semver
 from reconciler.cel.errors import CelError
 from reconciler.cel.types import Library
-from reconciler.cel.values import INT_MAX, INT_MIN
+from reconciler.cel.values import INT_MAX, INT_MIN, Computed, Value
 
 LIBRARY = Library()
 
@@ -49,17 +49,22 @@ def is_semver(text: str, normalize: bool = False) -> bool:
     return True
 
 
-LIBRARY.member("isGreaterThan", *(form.format("bool") for form in _BINARY))(lambda a, b: a > b)
-LIBRARY.member("isLessThan", *(form.format("bool") for form in _BINARY))(lambda a, b: a < b)
-LIBRARY.member("compareTo", *(form.format("int") for form in _BINARY))(lambda a, b: int(a > b) - int(a < b))
+def _compared(a: Value, b: Value) -> int:
+    left, right = (each.nanos if isinstance(each, Quantity) else each for each in (a, b))
+    return int(left > right) - int(left < right)
+
+
+LIBRARY.member("isGreaterThan", *(form.format("bool") for form in _BINARY))(lambda a, b: _compared(a, b) > 0)
+LIBRARY.member("isLessThan", *(form.format("bool") for form in _BINARY))(lambda a, b: _compared(a, b) < 0)
+LIBRARY.member("compareTo", *(form.format("int") for form in _BINARY))(_compared)
 LIBRARY.member("major", "Semver -> int")(lambda version: version.major)
 LIBRARY.member("minor", "Semver -> int")(lambda version: version.minor)
 LIBRARY.member("patch", "Semver -> int")(lambda version: version.patch)
 
-LIBRARY.member("add", "Quantity, Quantity -> Quantity")(lambda a, b: a + b)
-LIBRARY.member("sub", "Quantity, Quantity -> Quantity")(lambda a, b: a - b)
-LIBRARY.member("add", "Quantity, int -> Quantity")(lambda a, whole: a + Quantity.of(whole))
-LIBRARY.member("sub", "Quantity, int -> Quantity")(lambda a, whole: a - Quantity.of(whole))
+LIBRARY.member("add", "Quantity, Quantity -> Quantity")(lambda a, b: Computed(a.nanos + b.nanos, a.format))
+LIBRARY.member("sub", "Quantity, Quantity -> Quantity")(lambda a, b: Computed(a.nanos - b.nanos, a.format))
+LIBRARY.member("add", "Quantity, int -> Quantity")(lambda a, n: Computed(a.nanos + n * NANO, a.format))
+LIBRARY.member("sub", "Quantity, int -> Quantity")(lambda a, n: Computed(a.nanos - n * NANO, a.format))
 LIBRARY.member("asApproximateFloat", "Quantity -> double")(lambda a: a.nanos / NANO)
 LIBRARY.function("sign", "Quantity -> int")(lambda a: (a.nanos > 0) - (a.nanos < 0))
 

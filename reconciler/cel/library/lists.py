@@ -176,7 +176,7 @@ def numbers(count: int) -> Items:
 @LIBRARY.function("sets.contains", "list(T), list(T) -> bool", metered=True)
 def contains(meter: Meter, items: Items, wanted: Items) -> bool:
     """Whether the list contains every wanted element."""
-    return all(any(same(meter, item, want) for item in items) for want in wanted)
+    return all(any(same(meter, want, item) for item in items) for want in wanted)
 
 
 @LIBRARY.function("sets.equivalent", "list(T), list(T) -> bool", metered=True)

@@ -26,14 +26,18 @@ from reconciler.cel.types import Library
 from reconciler.cel.values import (
     INT_MAX,
     INT_MIN,
+    MISSING,
     UINT_MAX,
+    UNHASHABLE,
+    DeviceView,
     Meter,
     TypeValue,
     UInt,
     Value,
     checked_int,
     checked_uint,
-    map_key,
+    device_field,
+    entry,
     name_of,
     number,
     same,
@@ -155,15 +159,7 @@ def _in_list(meter: Meter, wanted: Value, items: tuple[Value, ...]) -> bool:
 
 @LIBRARY.function("_in_", "K, map(K, V) -> bool")
 def _in_map(wanted: Value, items: dict[Value, Value]) -> bool:
-    return contains_key(items, wanted)
-
-
-def contains_key(items: dict[Value, Value], wanted: Value) -> bool:
-    """Whether a map has a key; False for a value that cannot be a key."""
-    try:
-        return map_key(wanted) in items
-    except CelError:
-        return False
+    return type(wanted) not in UNHASHABLE and entry(items, wanted) is not MISSING
 
 
 _ESCAPED = re.compile(r"\\Q.*?(?:\\E|$)|\\.", re.DOTALL)
@@ -330,7 +326,15 @@ def _no_duration(value: int) -> Value:
 
 
 LIBRARY.function("type", "T -> type(T)")(lambda value: TypeValue(name_of(value)))
-LIBRARY.function("dyn", "T -> dyn")(_itself)
+_DEVICE_FIELDS = ("driver", "attributes", "capacity", "allowMultipleAllocations")
+
+
+@LIBRARY.function("dyn", "T -> dyn")
+def _untyped(value: Value) -> Value:
+    if type(value) is DeviceView:
+        return {name: device_field(value, name) for name in _DEVICE_FIELDS}
+    return value
+
 
 Conversion = Callable[[Any], Value]
 _CONVERSIONS: Mapping[str, Mapping[str, Conversion]] = {
