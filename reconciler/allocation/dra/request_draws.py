@@ -100,16 +100,15 @@ def consumed_counters(requested: Requested, row: int, snapshot: Snapshot) -> tup
     fleet, found = snapshot.fleet, []
     for k, columns in enumerate(_sets_of(row, fleet)):
         drawn = fleet.table[fleet.draws[row, k]].tolist()
-        amounts = {
-            name: Quantity(much * unit)
+        nanos = {
+            name: much * unit
             for name, unit, much in zip(columns.counters, columns.units, drawn, strict=False)
             if much
         }
-        amounts |= {
-            one.counter: much
-            for one, much in _amounts(requested, row, columns, fleet, snapshot.rules)
-            if much is not None
-        }
+        for one, much in _amounts(requested, row, columns, fleet, snapshot.rules):
+            if much is not None:
+                nanos[one.counter] = nanos.get(one.counter, 0) + much.nanos
+        amounts = {name: Quantity(much) for name, much in nanos.items()}
         found.append(ConsumedCounters(counter_set=columns.id.name, counters=amounts))
     return tuple(found)
 
@@ -137,7 +136,8 @@ def _row(
         if amount is None:
             return None
         at = columns.counters.index(one.counter)
-        found[at] = min(-(-amount.nanos // columns.units[at]), max(columns.totals[at], 0) + 1)
+        drawn = int(found[at]) - (-amount.nanos // columns.units[at])
+        found[at] = min(drawn, max(columns.totals[at], 0) + 1)
     return found
 
 

@@ -144,7 +144,10 @@ class Remaining:
                 amounts = [record[key] for record in records if key in record]
                 static = int(drawn[number][column]) * unit if number in drawn else 0
                 # What its slice says, a device draws once, however many shares there are (CTR-9).
-                wanted = max(amounts, default=0) if static else sum(amounts)
+                if key in asked:
+                    wanted = static + sum(max(amount - static, 0) for amount in amounts)
+                else:
+                    wanted = max(amounts, default=0) if static else sum(amounts)
                 known = max(static, retained.get(columns.id.name, NOTHING).get(name, 0))
                 units = min(-(-(wanted - known) // unit), most)
                 if key in asked and len(records) < holds:

@@ -127,6 +127,30 @@ def test_the_result_says_what_its_device_draws():
     ]
 
 
+def test_a_device_that_names_a_set_twice_is_charged_what_it_draws_in_both():
+    """SCC-3: an API server refuses it; without one, neither of both amounts may be forgotten."""
+    both = vf("S", allowMultipleAllocations=True)
+    both["consumesCounters"].append({"counterSet": "port", "counters": {"bandwidth": amount("5G")}})
+    kept = store(node("n"), device_class(), *port(both), rules=ON)
+
+    def asking(name: str, much: str) -> Granted | Unsatisfied:
+        wanted = typed(claim(name, wants("r", much)))
+        assert isinstance(wanted, ResourceClaim)
+        return allocate([wanted], kept.snapshot())
+
+    for name, left in (("c", "85G"), ("d", "75G"), ("e", "65G")):
+        outcome = asking(name, "10G")
+        assert isinstance(outcome, Granted)
+        results = outcome.plans[0].allocation.to_json()["devices"]["results"]
+        assert results[0]["consumedCounters"][0]["counters"] == {"bandwidth": "15G"}
+        load(kept, [typed(held(name, *results))])
+        seen = kept.snapshot()
+        assert seen.occupancy.left[0, 0] * Fraction(seen.fleet.set_columns[0].units[0], NANO) == exact(left)
+    assert isinstance(asking("f", "60G"), Granted)
+    load(kept, [typed(held("f", drew("S", "11G", shareID="f")))])
+    assert isinstance(asking("g", "60G"), Unsatisfied)
+
+
 def test_without_the_gate_the_capacity_is_unknown_and_the_refusal_names_the_gate():
     """SCC-4: a device that no request asks the capacity of is given as before."""
     asked, plain = claim("c", wants("r", "1G")), claim("c", wants("r", None))
