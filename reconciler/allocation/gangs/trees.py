@@ -68,8 +68,9 @@ class TreeDecision:
         stack = [self._choices(0)]
         while stack:
             del self._spots[len(stack) - 1 :]
-            choice = next(stack[-1], self._domains.whole)
-            if choice is self._domains.whole:
+            try:
+                choice = next(stack[-1])
+            except StopIteration:  # None is a choice, too
                 stack.pop()
                 continue
             self._pace.step()
