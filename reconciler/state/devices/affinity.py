@@ -26,6 +26,8 @@ Mode = tuple[tuple[str, str], ...]
 """Key and text, sorted"""
 Extractors = tuple[Extractor, ...]
 
+KEPT_TEXT = 1 << 12
+"""Characters of the longest configurations whose modes are cached: most have few, but 640 KiB are allowed"""
 CLEAN, UNKNOWN = 0, 1
 """The codes of no lock, and of holders whose mode cannot be told"""
 
@@ -74,7 +76,7 @@ def _kind(extractors: Extractors, pattern: Sequence[bool]) -> Extractors | str:
 def _of_pools(fleet: Fleet) -> Iterator[tuple[str, Extractors, Rows]]:
     """Driver and extractors of each generation of a pool, and the rows of its shared devices."""
     for at, pool in enumerate(fleet.pools):
-        for generation in sorted({block.generation for block in pool.blocks if block.affinity}):
+        for generation in pool.with_affinity:
             own = [block.generation == generation for block in pool.blocks]
             stating = [block for block, mine in zip(pool.blocks, own, strict=True) if mine]
             rows = np.repeat(own, np.diff(pool.offsets)).nonzero()[0] + int(fleet.start[at])
@@ -101,11 +103,16 @@ def _applying(extractors: Extractors, rows: Rows, fleet: Fleet) -> tuple[Mask, M
 _KINDS = Cache(_kinds, on_fork=share)
 
 
-@lru_cache(1 << 12)
 def mode_of(extractors: Extractors | str, configurations: tuple[str, ...]) -> Mode | str:
     """The mode that opaque configurations in JSON ask for, or why none can be told (AFF-2)."""
     if isinstance(extractors, str):
         return extractors
+    told = _told if sum(map(len, configurations)) <= KEPT_TEXT else _told.__wrapped__
+    return told(extractors, configurations)
+
+
+@lru_cache(1 << 12)
+def _told(extractors: Extractors, configurations: tuple[str, ...]) -> Mode | str:
     objects: list[Any] = [json.loads(text) for text in configurations]
     found: dict[str, str] = {}
     for key, expression in sorted(item for one in extractors for item in one.keys):

@@ -168,6 +168,7 @@ class Pool:
         "offsets",
         "positions",
         "size",
+        "with_affinity",
     )
 
     def __init__(
@@ -186,6 +187,8 @@ class Pool:
         self.offsets = offsets
         """(slices + 1,) first device of each slice"""
         self.size = int(offsets[-1])
+        self.with_affinity = sorted({block.generation for block in blocks if block.affinity})
+        """The generations whose slices have `sharingAffinity`"""
         nodes = tuple(dict.fromkeys([block.node_name for block in blocks]))
         self.nodes = None if "" in nodes else nodes
         """The nodes that can see this pool; None if selectors decide"""

@@ -63,7 +63,7 @@ class Capacity(NamedTuple):
     """Code of the amounts with their sharing policies; -1 for a device without capacity"""
 
 
-class Consumption(NamedTuple):
+class DeviceDraws(NamedTuple):
     """The counters that a device draws from."""
 
     sets: tuple[int, ...]
@@ -76,7 +76,7 @@ class Consumption(NamedTuple):
     """Code of the counters whose amount its request says; -1 for none"""
 
 
-NOTHING_CONSUMED = Consumption((), (), grouped=False)
+NOTHING_CONSUMED = DeviceDraws((), (), grouped=False)
 
 
 class Packed(NamedTuple):
@@ -148,7 +148,7 @@ class Encoder:
         self._names: Recent[tuple[str, ...], Names] = Recent(KEPT)
         self._capacity: Recent[Hashable, Capacity] = Recent(KEPT)
         """By the driver and all amounts"""
-        self._consumption: Recent[Hashable, Consumption] = Recent(KEPT)
+        self._consumption: Recent[Hashable, DeviceDraws] = Recent(KEPT)
         """By all amounts"""
 
     def packed(self, text: bytes, driver: str) -> Packed:
@@ -219,7 +219,7 @@ class Encoder:
         return codes
 
     def capacity(self, capacity: Mapping[str, DeviceCapacity], driver: str, asked: int = -1) -> Capacity:
-        """The capacity of a device of a driver. `asked` is that of its `Consumption`."""
+        """The capacity of a device of a driver. `asked` is that of its `DeviceDraws`."""
         asked = asked if self._requests_draw else -1
         own = [(key, one.value.nanos, one.request_policy) for key, one in capacity.items()]
         key = driver, asked, tuple(own)
@@ -239,7 +239,7 @@ class Encoder:
             known = self._capacity.put(key, Capacity(names, tuple(codes.values()), code))
         return known
 
-    def consumption(self, consumed: Sequence[CounterConsumption], driver: str) -> Consumption:
+    def consumption(self, consumed: Sequence[CounterConsumption], driver: str) -> DeviceDraws:
         """The draws of a device of a driver. Several draws from one set are added."""
         if not consumed:
             return NOTHING_CONSUMED
@@ -265,7 +265,7 @@ class Encoder:
                         asked.append(Asked(counter_set, name, spellings(much, driver)))
                     amounts[name] = amounts.get(name, 0) + (0 if isinstance(much, str) else much)
             draws = [tuple(sorted(amounts.items())) for amounts in found.values()]
-            made = Consumption(
+            made = DeviceDraws(
                 tuple([self.vocabulary.sets.code(name) for name in found]),
                 tuple([self.vocabulary.draws.code(draw) for draw in draws]),
                 any(grouped for _, grouped, *_ in key),

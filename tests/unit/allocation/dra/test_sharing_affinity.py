@@ -14,6 +14,8 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from reconciler.api.objects.semantics import SHARING_AFFINITY
+from reconciler.state.devices.affinity import KEPT_TEXT, mode_of
+from reconciler.state.devices.encoding.block import Extractor
 from reconciler.state.devices.exclusion_modes import sharing_modes
 from reconciler.state.trial import load
 from tests.tools.allocation_world import NEW, World, decide, on_node, spelled
@@ -220,3 +222,12 @@ def test_whatever_comes_and_goes_a_device_has_one_mode(steps: list[tuple[int, An
         assert modes == {one: f"subnet={holders[one][0][1]}" for one in "AB" if holders[one]}
         anew = snapshot(*supply, *current.values(), rules=ON)
         assert {lock.device.device: lock.mode for lock in sharing_modes(anew)} == modes
+
+
+def test_long_configurations_are_not_kept_and_give_the_same_mode():
+    """The cache of modes is bounded in characters: configurations may have 640 KiB."""
+    extractors = (Extractor(None, (("subnet", "object.subnet"),)),)
+    short, long = ('{"subnet": "a"}',), ('{"subnet": "a", "more": "%s"}' % ("x" * KEPT_TEXT),)
+    assert mode_of(extractors, long) == mode_of(extractors, short) == (("subnet", "a"),)
+    assert mode_of(extractors, short) is mode_of(extractors, short)
+    assert mode_of(extractors, long) is not mode_of(extractors, long)
