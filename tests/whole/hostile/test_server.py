@@ -8,7 +8,7 @@ import errno
 import gzip
 import os
 import re
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -28,9 +28,10 @@ from reconciler.control.decisions.allocating import HeldTwice
 from reconciler.control.decisions.declaration import Decision
 from reconciler.errors import Retry
 from reconciler.operations.journal.files import paths
+from reconciler.operations.metrics.catalogue import CATALOGUE
 from reconciler.operations.serving.access import Local
 from reconciler.operations.serving.port import StatusPort
-from tests.tools.checkout import DOCS
+from tests.tools.checkout import DOCS, ROOT
 from tests.tools.hostile_server import Faults, Hostile
 from tests.tools.running_reconciler import Cluster, Near
 from tests.tools.small_fleet import claim, device_class, devices, node
@@ -121,6 +122,23 @@ async def world(
     one.asked_calmly()
 
 
+TABLE = re.findall(
+    r"^\| ([^|]+) \| [^|]+ \| ([^|]+) \| [^|]+ \|$", (DOCS / "hostile-servers.md").read_text(), re.M
+)[1:]
+"""What is wrong, and what an operator sees"""
+
+
+@pytest.fixture(autouse=True)
+def lines(request: pytest.FixtureRequest) -> Iterator[list[Any]]:
+    """What is logged: all that the page says, where people look."""
+    with capture_logs() as found:
+        yield found
+    events = {line["event"] for line in found if line["log_level"] != "debug"}
+    for what, seen in TABLE:
+        if what == request.function.__doc__:
+            assert events >= set(re.findall(r"\*([^*]+)\*", seen))
+
+
 async def churn(one: World, rounds: int, pause: float) -> list[str]:
     """Make two claims at a time, and delete one; returns those that are left."""
     left: list[str] = []
@@ -150,7 +168,9 @@ async def test_too_many_requests():
 
 async def test_only_too_many_requests():
     """429 with Retry-After, for all requests for ten minutes"""
-    async with world() as one:
+    async with world(Faults(busy=1.0)) as one:
+        await asyncio.sleep(60)
+        one.hostile.faults = Faults()
         await one.given(one.claims(1))
         one.hostile.faults = Faults(busy=1.0, watch_seconds=1.0)
         before = len(one.hostile.requests)
@@ -197,18 +217,25 @@ async def test_no_bookmarks():
 
 async def test_old_listings():
     """Listings are older than what watches have told"""
-    async with world() as one:
-        first = one.claims(4)
-        await one.given(first)
-        one.hostile.faults = Faults(stale=True, watch_seconds=1.0)
-        one.cluster.delete(first.pop())
-        second = one.claims(4)
-        await one.given(second)
-        one.cluster.api.compact()  # so that watches have to list again
-        third = one.claims(4)
-        await asyncio.sleep(120)
+    cluster = Cluster(fleet())
+    late = [f"late-{number}" for number in range(8)]
+    cluster.load(*(claim(name, device_class="late") for name in late))
+    async with world(cluster=cluster) as one:
+        await asyncio.sleep(1)  # the first list has none of those that get devices
+        names = one.claims(NODES * EACH - 4)
+        await one.given(names)
+        one.hostile.faults = Faults(away=True)
+        await asyncio.sleep(5)
+        cluster.delete(names.pop())
+        cluster.api.compact()  # so that watches have to list again
+        one.hostile.faults = Faults(stale=True)
+        await asyncio.sleep(20)
+        cluster.load(device_class("late"))  # by the old list all devices are free
+        await asyncio.sleep(40)
         one.hostile.faults = Faults()
-        assert await one.given([*first, *second, *third]) < 60
+        await asyncio.sleep(60)
+        await one.given(names)
+        assert sum(bool(cluster.devices(name)) for name in late) == 5
 
 
 @pytest.mark.parametrize(
@@ -247,19 +274,18 @@ async def test_large_objects():
         assert await one.given(names) < 60
 
 
-async def test_invalid_slices():
+async def test_invalid_slices(lines: list[Any]):
     """10,000 invalid slices at once"""
     number = 10_000 if FULL else 500
     async with world() as one:
         await one.given(one.claims(1))
-        with capture_logs() as lines:
-            for at in range(number):
-                broken = devices(f"bad-{at}", "d0")
-                broken["metadata"]["uid"] = f"bad-{at}"
-                broken["spec"]["devices"] = [{"name": "d0", "capacity": {"memory": {"value": "many"}}}]
-                one.cluster.api.store.put(SLICE, f"bad-{at}-gpu", broken)
-            names = one.claims(4)
-            assert await one.given(names) < 30
+        for at in range(number):
+            broken = devices(f"bad-{at}", "d0")
+            broken["metadata"]["uid"] = f"bad-{at}"
+            broken["spec"]["devices"] = [{"name": "d0", "capacity": {"memory": {"value": "many"}}}]
+            one.cluster.api.store.put(SLICE, f"bad-{at}-gpu", broken)
+        names = one.claims(4)
+        assert await one.given(names) < 30
         said = [line for line in lines if line["event"] == "invalid object ignored"]
         assert 0 < len(said) <= number
         assert await one.ready() == ""
@@ -310,7 +336,7 @@ async def test_clocks(ours: bool, monkeypatch: pytest.MonkeyPatch):
             assert await one.given(one.claims(2)) < 5
 
 
-async def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[Any]):
     """The disk under the journal is full"""
     write = gzip.GzipFile.write
     full = False
@@ -321,16 +347,15 @@ async def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         return write(self, data)
 
     monkeypatch.setattr(gzip.GzipFile, "write", checked)
-    with capture_logs() as lines:
-        async with world(journal=str(tmp_path)) as one:
-            await one.given(one.claims(2))
-            full = True
-            await one.given(await churn(one, 4, 1.0))
-            await asyncio.sleep(600)
-            assert await one.ready() == ""
-            full = False
-            await asyncio.sleep(60)
-            await one.given(one.claims(2))
+    async with world(journal=str(tmp_path)) as one:
+        await one.given(one.claims(2))
+        full = True
+        await one.given(await churn(one, 4, 1.0))
+        await asyncio.sleep(600)
+        assert await one.ready() == ""
+        full = False
+        await asyncio.sleep(60)
+        await one.given(one.claims(2))
     assert [line["event"] for line in lines if "journal" in line["event"]] == [
         "journal stopped",
         "journal resumed",
@@ -338,24 +363,28 @@ async def test_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert len(paths(tmp_path)) > 1
 
 
-async def test_stopped_process():
+async def test_stopped_process(lines: list[Any]):
     """The process is stopped for a minute (SIGSTOP), and goes on"""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
-    with capture_logs() as lines:
-        async with world(leader_elect=True) as one:
-            await one.given(one.claims(2))
-            for _ in range(3):
-                loop._now += 60
-                assert await one.given(one.claims(2)) < 30
-            assert await one.ready() == ""
+    async with world(leader_elect=True) as one:
+        await one.given(one.claims(2))
+        for _ in range(3):
+            loop._now += 60
+            assert await one.given(one.claims(2)) < 30
+        assert await one.ready() == ""
     assert sum(line["event"] == "lost leadership" for line in lines) == 3
 
 
-ROWS = re.findall(r"^\| ([^|]+) \|", (DOCS / "hostile-servers.md").read_text(), re.M)[1:]
-
-
 def test_each_row_of_the_page_has_a_test():
-    tests = {name: test for name, test in globals().items() if name.startswith("test_")}
-    told = [test.__doc__ for test in tests.values() if test.__doc__]
-    assert sorted(told) == sorted(ROWS)
+    told = [test.__doc__ for name, test in globals().items() if name.startswith("test_") and test.__doc__]
+    assert sorted(told) == sorted(what for what, _ in TABLE)
+
+
+def test_alerts_and_metrics_of_the_page_exist():
+    seen = " ".join(seen for _, seen in TABLE)
+    rules = "".join(path.read_text() for path in (ROOT / "deploy").rglob("*alerts*.y*ml"))
+    assert set(re.findall(r"DRA\w+", seen)) <= set(re.findall(r"alert: (\w+)", rules))
+    assert {f"dra_reconciler_{name}" for name in re.findall(r"`([a-z_]+)`", seen)} <= {
+        f"dra_reconciler_{spec.name}" for spec in CATALOGUE
+    }
