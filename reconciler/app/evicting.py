@@ -57,19 +57,21 @@ async def check_rights(settings: Settings, client: Client) -> None:
     """
     if settings.mode == "shadow":
         return
-    asks = TO_ASK if settings.eviction_request_seconds else ()
     room: list[Right] = [] if settings.preemption == "off" else [*TO_PLAN]
-    room += [*TO_EVICT, *TO_HINT, *asks] if settings.preemption == "evict" else []
-    moves: list[Right] = [*TO_PLAN, *TO_EVICT, *asks] if settings.rebalance == "evict" else []
-    for name, value, needed in (
-        ("preemption", settings.preemption, room),
-        ("rebalance", settings.rebalance, moves),
+    room += [*TO_EVICT, *TO_HINT] if settings.preemption == "evict" else []
+    moves: list[Right] = [*TO_PLAN, *TO_EVICT] if settings.rebalance == "evict" else []
+    seconds = settings.eviction_request_seconds
+    asks = TO_ASK if seconds and "evict" in (settings.preemption, settings.rebalance) else ()
+    for name, value, needed, component, instead in (
+        ("preemption", settings.preemption, room, "rebalance", "off"),
+        ("rebalance", settings.rebalance, moves, "rebalance", "advise"),
+        ("eviction_request_seconds", f"{seconds:g}", asks, "eviction-requests", "0"),
     ):
         if lacking := await missing_rights(client, needed):
             raise Rejected(
                 f"setting {name}: {value} needs rights that this account does not have: "
-                f"{', '.join(map(str, lacking))}. Add deploy/components/rebalance, or set the value {name} "
-                f"of the chart; or set {name} to {'off' if name == 'preemption' else 'advise'}"
+                f"{', '.join(map(str, lacking))}. Add deploy/components/{component}, or set it in the values "
+                f"of the chart; or set {name} to {instead}"
             )
 
 

@@ -18,6 +18,7 @@ ACCOUNTS = {"allocate": ACCOUNT, "shadow": service_account(NAMESPACE, f"{NAME}-s
 """By mode. The overlay for `shadow` adds its suffix to the name."""
 COMPONENTS = {
     "evict": "rebalance",
+    "ask first": "eviction-requests",
     "make templates": "templates",
     "answer Kueue": "kueue",
     "request nodes": "provisioning",
@@ -70,7 +71,7 @@ def bound(mode: str) -> list[Any]:
     """The objects of RBAC for a mode. The overlay for `shadow` replaces one role and drops others."""
     base = [one for one in documents("base") if one["apiVersion"].startswith("rbac.")]
     if mode in (*COMPONENTS, ADVISE):
-        return [*base, *of_component(mode)]
+        return [*base, *(of_component("evict") if mode == "ask first" else ()), *of_component(mode)]
     if mode != "shadow":
         return base
     replaced = {
@@ -122,6 +123,7 @@ def modes_of(settings: Settings) -> tuple[str, ...]:
     """Modes whose rights a process has, by its settings; with advice by default, those it may be given."""
     wanted = {
         "evict": "evict" in (settings.preemption, settings.rebalance),
+        "ask first": bool(settings.eviction_request_seconds),
         "make templates": settings.make_templates,
         "answer Kueue": bool(settings.kueue_check),
         "request nodes": bool(settings.provisioning_requests),

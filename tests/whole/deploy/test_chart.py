@@ -53,6 +53,7 @@ def test_in_shadow_mode_no_value_grants_a_right_to_write():
         "preemption": "evict",
         "preemptingClasses": ["a"],
         "rebalance": "evict",
+        "evictionRequestSeconds": 60,
         "kueueCheck": "room",
         "makeTemplates": True,
         "provisioningRequests": "x",
@@ -103,6 +104,16 @@ def test_preemption_is_that_of_the_component():
     assert told["DRA_RECONCILER_PREEMPTING_CLASSES"] == "a,b"
 
 
+def test_asking_first_is_that_of_the_component():
+    made = rendered(rebalance="evict", evictionRequestSeconds=60)
+    wanted = compared(documents("components/eviction-requests"))
+    assert {key: made[key] for key in wanted} == wanted
+    assert made.keys() == rendered(rebalance="evict").keys() | wanted.keys()
+    (container,) = made["Deployment", "dra-reconciler"]["spec"]["template"]["spec"]["containers"]
+    assert {"name": "DRA_RECONCILER_EVICTION_REQUEST_SECONDS", "value": "60"} in container["env"]
+    assert rendered(evictionRequestSeconds=60).keys() == rendered().keys()  # nothing is evicted
+
+
 def test_the_answer_to_kueue_is_that_of_the_component():
     made = rendered(kueueCheck="room")
     wanted = compared(documents("components/kueue"))
@@ -137,7 +148,7 @@ def test_no_role_reads_budgets_or_evicts_unless_that_is_asked_for(rebalance: str
 def test_moving_pods_needs_to_evict_them_to_read_budgets_and_nothing_more():
     made = rendered(rebalance="evict", rebalanceGoals=["a=2", "90%"], rebalanceNamespaces=["x"])
     role = made["ClusterRole", "dra-reconciler-rebalance"]
-    wanted = [["poddisruptionbudgets"], ["pods/eviction"], ["evictionrequests"]]
+    wanted = [["poddisruptionbudgets"], ["pods/eviction"]]
     assert [rule["resources"] for rule in role["rules"]] == wanted
     (container,) = made["Deployment", "dra-reconciler"]["spec"]["template"]["spec"]["containers"]
     told = {one["name"]: one.get("value") for one in container["env"]}
@@ -365,6 +376,7 @@ SINCE_0_2 = (
     "preemption",
     "preemptingClasses",
     "rebalance",
+    "evictionRequestSeconds",
     "rebalanceGoals",
     "rebalanceNamespaces",
     "kueueCheck",

@@ -236,8 +236,8 @@ async def test_the_rights_of_shadow_mode_are_enough_and_change_nothing(
 
 @pytest.mark.loopback
 async def test_the_rights_to_evict_are_enough_and_bound_for_that_alone(tmp_path: Path):
-    rights = Rights({"evict": deployed_rights.granted("evict")})
-    found, api = cluster("evict")
+    rights = Rights({mode: deployed_rights.granted(mode) for mode in ("evict", "ask first")})
+    found, api = cluster("ask first")
     low, high = pod("low", "first"), pod("high", "second", priority=1, priorityClassName="urgent")
     found.load(device_class(), node("a"), devices("a", "d0"), low, switch(pause="false"))
     found.load(claim("first"))
