@@ -29,7 +29,7 @@ QuestionKey = tuple[tuple[tuple[str, ...], ...], NodeSubset | None]
 
 
 GaveUpOn = Callable[[Sequence[ResourceClaim], Snapshot, Unsatisfied], None]
-"""Gets the claims that a search gave up, from any thread"""
+"""Gets the claims that a search gave up, from any thread; does no I/O itself"""
 
 
 class Refusal(Struct, frozen=True):

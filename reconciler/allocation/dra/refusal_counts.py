@@ -197,9 +197,9 @@ def unsatisfied(
     keys = tuple(claim.key for claim in parsed.claims)
     errors = tuple((node, outcome.message) for node, outcome in refused if outcome.reason is not None)
     reason, message, counts = _from_counts(parsed, snapshot, nodes)
-    stuck = next((o for _, o in refused if o.reason is Reason.GAVE_UP), None)
+    stuck = next((pair for pair in refused if pair[1].reason is Reason.GAVE_UP), None)
     if stuck is not None:
-        reason, message = Reason.GAVE_UP, f"{stuck.message} on a node; {message}"
+        reason, message = Reason.GAVE_UP, f"{stuck[1].message} on a node; {message}"
     elif refused and len(errors) == len(refused):
         node, first = refused[0]
         assert first.reason is not None
@@ -209,7 +209,7 @@ def unsatisfied(
     considered = len(snapshot.topology.nodes if nodes is None else nodes)
     if len(message) > LONGEST_MESSAGE:
         message = f"{message[:LONGEST_MESSAGE]}... ({len(message)} characters)"
-    return Unsatisfied(keys, reason, message, considered, steps, counts, errors)
+    return Unsatisfied(keys, reason, message, considered, steps, counts, errors, stuck and stuck[0])
 
 
 def _from_counts(

@@ -192,3 +192,5 @@ class Unsatisfied(Struct, frozen=True):
     counts: tuple[RequestCount, ...] = ()
     nodes_refused: tuple[tuple[str, str], ...] = ()
     """Nodes that failed with an error, each with its error; the other nodes were still tried."""
+    gave_up_on: str | None = None
+    """The first node on which the search gave up"""

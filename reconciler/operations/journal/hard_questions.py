@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from pathlib import Path
+from threading import Thread
 
 import structlog
 
@@ -17,6 +18,10 @@ MOST_KEPT = 64
 """Files in the folder. With more, no other question is kept"""
 
 
+WRITER = "hard-question"
+"""Name of the threads that write"""
+
+
 class HardQuestions:
     """A folder of questions, each with one node where the search gave up."""
 
@@ -24,12 +29,17 @@ class HardQuestions:
         self._folder = folder
 
     def keep(self, claims: Sequence[ResourceClaim], snapshot: Snapshot, answer: Unsatisfied) -> None:
-        """Keep a question that was given up. Called by threads, too. The same question has the same file."""
-        names = [name for name, message in answer.nodes_refused if message.startswith("gave up")]
-        if not names:
+        """Keep a question that was given up. The same question has the same file.
+
+        Called by decisions, which do no I/O: a thread of its own writes the file.
+        """
+        if answer.gave_up_on is None:
             return
-        items = [*_fleet(snapshot.topology.view(names[0]), snapshot), *_asked(claims, snapshot)]
+        items = [*_fleet(snapshot.topology.view(answer.gave_up_on), snapshot), *_asked(claims, snapshot)]
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=1)
+        Thread(target=self._write, args=(text,), name=WRITER).start()
+
+    def _write(self, text: str) -> None:
         path = self._folder / f"{sha256(text.encode()).hexdigest()[:16]}.json"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,7 @@
 """Questions that were given up can be asked again from their files."""
 
 import json
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from reconciler.control.decider import Decider, Refusal
 from reconciler.control.ownership import Ownership
 from reconciler.control.steps import Decide
-from reconciler.operations.journal.hard_questions import MOST_KEPT, HardQuestions
+from reconciler.operations.journal.hard_questions import MOST_KEPT, WRITER, HardQuestions
 from tests.tools.allocation_world import World, decide
 from tests.tools.builders import (
     claim,
@@ -40,7 +41,11 @@ WORLD = World(SLICES, [ASKED], [held("h", hold("d0", pool="p"))], nodes=[node("n
 
 def find(world: World, folder: Path, steps: int) -> Granted | Refusal:
     decider = Decider(Ownership(alone=True), steps=steps, gave_up=HardQuestions(folder).keep)
-    return decider.find(Decide(tuple(world.wanted()), None), world.snapshot(), UNLIMITED)
+    answer = decider.find(Decide(tuple(world.wanted()), None), world.snapshot(), UNLIMITED)
+    for thread in threading.enumerate():
+        if thread.name == WRITER:
+            thread.join()
+    return answer
 
 
 def asked_again(path: Path) -> World:
