@@ -127,10 +127,13 @@ def nodes_passing(test: Test, counters: Counters) -> Mask:
 RESTRICTIONS, LIMITS = "VolumeRestrictions", "NodeVolumeLimits"
 BINDING, ZONES = "VolumeBinding", "VolumeZone"
 _LOST = "Lost"
-_NAMED = ("PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode", "VolumeAttachment")
+_NAMED = (
+    *("PersistentVolumeClaim", "PersistentVolume", "StorageClass"),
+    *("CSIDriver", "CSINode", "VolumeAttachment"),
+)
 """Kinds that every pod with a claim of a volume needs"""
-_UNBOUND = ("CSIDriver", "CSIStorageCapacity")
-"""Kinds that a pod needs whose volume is not made yet"""
+_UNBOUND = "CSIStorageCapacity"
+"""The kind that a pod needs whose volume is not made yet"""
 
 
 class Problem(Struct, frozen=True):
@@ -161,7 +164,7 @@ def require_storage(pod: Pod, on_demand: KindsOnDemand, objects: StorageObjects)
     if any(True for _ in claims_named(pod)):
         on_demand.require_all(_NAMED, "a volume of the pod")
         if _volumes_to_make(pod, objects):
-            on_demand.require_all(_UNBOUND, "a volume of the pod that is not made yet")
+            on_demand.require(_UNBOUND, "a volume of the pod that is not made yet")
     elif any(plugin_of(volume) is not None for volume in pod.spec.volumes):
         on_demand.require_all(_NAMED, "a disk of the pod")
 

@@ -105,6 +105,14 @@ def _limits(question: PodQuestion) -> Iterator[Test]:
     attached, but = question.nodes.volumes.attached, question.counters.but
     own = attached.volumes_of(question.pod)
     for driver in sorted({volume.driver for volume in own}):
+        known = question.nodes.volumes.objects.drivers.get(driver)
+        if known is not None and known.spec.prevent_pod_scheduling_if_missing:
+            yield Test(
+                LIMITS,
+                f"without the CSI driver {driver}, which preventPodSchedulingIfMissing requires",
+                _installed(question, driver),
+                f"wait until {driver} runs on a node, or add nodes that have it",
+            )
         limit = attached.limit(driver)
         if not (limit != UNLIMITED).any():
             continue
@@ -120,6 +128,17 @@ def _limits(question: PodQuestion) -> Iterator[Test]:
             f"detach volumes of {driver} from a node, or add nodes",
             by_pods=True,
         )
+
+
+def _installed(question: PodQuestion, driver: str) -> Mask:
+    """(N,) the nodes on which a CSI driver has registered."""
+    nodes = question.nodes
+    found = ~nodes.every()
+    for csi_node in nodes.volumes.objects.csi_nodes.values():
+        row = nodes.row_of(csi_node.key.name)
+        if row is not None and any(one.name == driver for one in csi_node.spec.drivers):
+            found[row] = True
+    return found
 
 
 def _bound(question: PodQuestion, found: PodVolumes) -> Iterator[Test]:

@@ -299,6 +299,7 @@ class CSIDriverSpec(Model):
     """What a driver asks of kube-scheduler."""
 
     storage_capacity: Bool | None = None
+    prevent_pod_scheduling_if_missing: Bool | None = None
 
 
 class CSIDriver(ApiObject):

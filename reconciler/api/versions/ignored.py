@@ -114,7 +114,6 @@ UNUSED: Mapping[type, Mapping[str, str]] = {
     core.PodSpec: {"workloadRef": "1.35, off: a gang, before there were PodGroups"},
     core.NodeAllocatableClaimStatus: {"resources": "1.36, off; another shape of `mapping`"},
     core.PodDisruptionBudgetSpec: {"unhealthyPodEvictionPolicy": "1.26: counts as `IfHealthyBudget`"},
-    storage.CSIDriverSpec: {"preventPodSchedulingIfMissing": "1.36"},
 }
 """Field -> since when, and what is known about it. docs/versions.md shows them."""
 

@@ -71,7 +71,7 @@ async def test_storage_objects_are_not_listed_unless_a_pod_needs_them():
     assert asked.kinds == set()
 
 
-async def test_a_bound_volume_needs_no_driver_and_no_capacity():
+async def test_a_bound_volume_needs_no_capacity():
     objects = [
         *fleet(A, B),
         volume("v", "b", of="data"),
@@ -83,7 +83,7 @@ async def test_a_bound_volume_needs_no_driver_and_no_capacity():
     async with reconciling(cluster, prepare=asked.prepare, **SLOW) as seen:
         await seen.heard(Ungated)
     assert cluster.devices("x") == ["b/d0"]
-    assert asked.kinds == {one.kind for one in STORAGE} - {"CSIDriver", "CSIStorageCapacity"}
+    assert asked.kinds == {one.kind for one in STORAGE} - {"CSIStorageCapacity"}
 
 
 async def test_an_account_without_the_rights_says_so_and_decides_the_other_pods():

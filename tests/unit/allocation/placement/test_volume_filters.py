@@ -137,6 +137,21 @@ def test_limits_of_attached_volumes():
     )
 
 
+def test_a_driver_that_says_so_must_be_on_the_node():
+    world = PlacedPods(A, B, csi_node("a", 9), storage_class(), volume("v", of="data"))
+    world.put(volume_claim("data", volume="v"))
+    asked = asking("p", **mounting("data"))
+    assert world.nodes_for(asked) == ["a", "b"]
+    driver = csi_driver(capacity=False)
+    world.put({**driver, "spec": {**driver["spec"], "preventPodSchedulingIfMissing": True}})
+    assert world.nodes_for(asked) == ["a"]
+    assert world.against(asked, "b") == [
+        "without the CSI driver csi.example.com, which preventPodSchedulingIfMissing requires"
+    ]
+    world.put(csi_node("b", 9))
+    assert world.nodes_for(asked) == ["a", "b"]
+
+
 def test_without_volumes_only_what_pods_say_counts():
     """Disks that pods name themselves need no object."""
     disk: Any = {"gcePersistentDisk": {"pdName": "d"}}
@@ -153,7 +168,8 @@ def test_storage_is_listed_when_a_pod_needs_it():
     with pytest.raises(Unlisted) as caught:
         world.left_out(asking("p", **mounting("data")))
     assert caught.value.reason == NOT_LISTED
-    first = ["PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode", "VolumeAttachment"]
+    claims, drivers = ["PersistentVolumeClaim", "PersistentVolume", "StorageClass"], ["CSIDriver", "CSINode"]
+    first = [*claims, *drivers, "VolumeAttachment"]
     assert wanted == first
     for kind in first:
         world.nodes.on_demand.listed(kind)
@@ -163,7 +179,7 @@ def test_storage_is_listed_when_a_pod_needs_it():
     world.put(volume_claim("new"))
     with pytest.raises(Unlisted):
         world.left_out(asking("p", **mounting("new")))
-    assert wanted == [*first, "CSIDriver", "CSIStorageCapacity"]
+    assert wanted == [*first, "CSIStorageCapacity"]
     world.nodes.on_demand.failed("CSIStorageCapacity", "forbidden")
     with pytest.raises(
         Unlisted, match="CSIStorageCapacity objects, which cannot be listed: forbidden"
