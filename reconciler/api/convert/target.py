@@ -71,18 +71,18 @@ class Target:
             if len(mappings(device.get("taints"))) > MOST_TAINTS:
                 yield f"device {device.get('name')}: before 1.35 at most {MOST_TAINTS} taints are allowed"
         selector = mapping(spec.get("deviceSelector"))
-        for field in ("deviceClassName", "selectors"):
-            if selector.get(field) and self._minor not in OLD_SELECTORS:
+        for name in ("deviceClassName", "selectors"):
+            if selector.get(name) and self._minor not in OLD_SELECTORS:
                 why = "only 1.33 and 1.34 have it, and without it the rule matches more devices"
-                yield f"spec.deviceSelector.{field}: {why}"
+                yield f"spec.deviceSelector.{name}: {why}"
 
     def _written(self, kind: Kind, version: str, one: Object) -> Object:
         if any(newer_than(kind.model, one, self._minor)):
             one = copy.deepcopy(one)
             for model, _, part in list(parts_of(kind.model, one)):
-                for field, since in SINCE.get(model, {}).items():
+                for name, since in SINCE.get(model, {}).items():
                     if since.minor > self._minor and isinstance(part, dict):
-                        part.pop(field, None)
+                        part.pop(name, None)
         found = _served().get((kind.group, kind.name))
         shaped = found.downgrade(one, GroupVersion(kind.group, version)) if found is not None else one
         return {**shaped, "apiVersion": kind.api_version(version)}

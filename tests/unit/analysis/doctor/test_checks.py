@@ -9,11 +9,11 @@ from reconciler.analysis.doctor.checks import every_rule, examine
 from reconciler.analysis.doctor.findings import Finding, read_input
 from reconciler.api.manifests.documents import documents, of_text
 from reconciler.api.objects.semantics import Semantics
-from tests.tools import doctor_cases, doctor_koordinator_cases, doctor_quiet_cases
+from tests.tools import doctor_cases, doctor_koordinator_cases, doctor_pool_cases, doctor_quiet_cases
 from tests.tools.checkout import SHARED, needs
 from tests.tools.doctor_manifests import Case
 
-CASES = (*doctor_cases.CASES, *doctor_koordinator_cases.CASES)
+CASES = (*doctor_cases.CASES, *doctor_pool_cases.CASES, *doctor_koordinator_cases.CASES)
 QUIET = (*doctor_quiet_cases.QUIET, *doctor_koordinator_cases.QUIET)
 
 
