@@ -1,12 +1,16 @@
-"""How many examples a property is tried on: few on each change, many times more by `make soak`."""
+"""How much is tried: few examples of a property on each change, many times more by `make soak`."""
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 FACTOR = int(os.environ.get("EXAMPLES", "1"))
 """How many times the named number of examples `make soak` tries"""
 FEWEST = 4
+
+in_soak = pytest.mark.skipif(os.environ.get("SIZE") != "full", reason="takes seconds: `make soak` runs it")
+"""For what starts other programs and follows from tests that always run"""
 
 
 def examples(count: int) -> settings:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from tests.tools.checkout import DOCS
+from tests.tools.examples import in_soak
 from tests.tools.kubectls import MISSING, kubectls, session
 
 PAGE = (DOCS / "embedded-server.md").read_text()
@@ -37,7 +38,10 @@ def objects():
     return PAGE.partition("```yaml\n")[2].partition("```")[0]
 
 
-@pytest.mark.parametrize("minor", dict.fromkeys([*KNOWN[:1], *KNOWN[-1:]]) or [0])
+OLDEST = [pytest.param(minor, marks=in_soak) for minor in KNOWN[:-1][:1]]
+
+
+@pytest.mark.parametrize("minor", [*OLDEST, *KNOWN[-1:]] or [0])
 async def test_every_command_of_the_page_does_what_it_says(minor, tmp_path):
     works, refused = rows()
     (tmp_path / "objects.yaml").write_text(objects())

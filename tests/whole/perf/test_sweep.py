@@ -27,6 +27,7 @@ from perf.sweep.summary import lines
 from reconciler.control.decisions.allocating import Allocated
 from reconciler.errors import Malformed
 from tests.tools.checkout import ROOT
+from tests.tools.examples import in_soak
 from tests.tools.kustomize import built, of_kind
 from tests.tools.naive_policies import GPUS
 from tests.tools.patience import PATIENCE
@@ -127,6 +128,7 @@ def address_of(scheduler: subprocess.Popen[bytes], file: Path) -> str:
     return address
 
 
+@in_soak
 @needs_dask
 def test_a_scheduler_that_runs_elsewhere_makes_the_same_rows(played: Path, tmp_path: Path):
     file = tmp_path / "scheduler.json"

@@ -26,6 +26,7 @@ from perf.versus import (
     worktrees,
 )
 from perf.workload import Figure, Outcome, Workload
+from tests.tools.examples import in_soak
 
 TOLD = """
 import json, sys
@@ -119,6 +120,7 @@ def test_two_commits_run_from_folders_that_are_gone_afterwards(repository: Path)
     assert len(git(repository, "worktree", "list").splitlines()) == 1
 
 
+@in_soak
 def test_a_commit_runs_with_the_packages_of_its_own_lock(tmp_path: Path):
     """A lock without packages is enough to see it, and needs no network."""
     (tmp_path / "requirements.lock").write_text("# nothing\n")

@@ -94,7 +94,7 @@ def test_with_announced_claims_and_two_replicas(seed: int, report: Report):
     play(report, seed, pair=True, announced=True)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_seed_gives_the_same_schedule_again(seed: int):
     first, second = run(seed), run(seed)
     assert (first.count, first.seconds) == (second.count, second.seconds)
