@@ -11,8 +11,8 @@ from typing import Any
 from reconciler.api.objects.plan import Plan
 from tests.tools.allocation_world import World
 from tests.tools.builders import Object
-from tests.tools.naive_allocation import Amounts, Device, Scene, constrained, fits, holds_together
-from tests.tools.naive_rules import applies, exact
+from tests.tools.naive_allocation import Device, Scene, constrained, fits, holds_together
+from tests.tools.naive_rules import Amounts, applies, exact
 
 
 def problems(world: World, plans: Sequence[Plan]) -> list[str]:

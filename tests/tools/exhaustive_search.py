@@ -12,8 +12,8 @@ from reconciler.api.objects.plan import Reason
 from tests.tools.allocation_world import Answer, World
 from tests.tools.builders import Object
 from tests.tools.exclusive_twin import admitted
-from tests.tools.naive_allocation import Amounts, Device, Scene, constrained, fits, holds_together
-from tests.tools.naive_rules import Failure, applies
+from tests.tools.naive_allocation import Device, Scene, constrained, fits, holds_together
+from tests.tools.naive_rules import Amounts, Failure, applies
 
 MAX_RESULTS = 32
 

@@ -19,10 +19,18 @@ from reconciler.cel.program import compile_selector
 from reconciler.cel.values import DeviceView
 from tests.tools.allocation_world import World
 from tests.tools.builders import Object
-from tests.tools.naive_rules import Failure, exact, permitted, resolved, selected, tolerates, values_of
-
-DeviceKey = tuple[str, str, str]
-Amounts = dict[str, Fraction]
+from tests.tools.naive_rules import (
+    Amounts,
+    DeviceKey,
+    Failure,
+    exact,
+    holdings,
+    permitted,
+    resolved,
+    selected,
+    tolerates,
+    values_of,
+)
 
 
 @dataclass(eq=False)
@@ -108,41 +116,6 @@ def reaches(place: Object, node: Object) -> bool:
     if place.get("allNodes"):
         return True
     return "nodeSelector" in place and selected(place["nodeSelector"], node)
-
-
-@dataclass
-class Holdings:
-    """Devices held before the decision (AS-1, AS-2)."""
-
-    dedicated: set[DeviceKey]
-    shares: dict[DeviceKey, Amounts]
-    records: dict[DeviceKey, list[dict[tuple[str, str], Fraction] | None]] = field(default_factory=dict)
-    """What each hold says of counters; None if it says nothing"""
-
-    def __contains__(self, key: DeviceKey) -> bool:
-        return key in self.dedicated or key in self.shares
-
-
-def holdings(world: World) -> Holdings:
-    found = Holdings(set(), {})
-    for claim in world.held:
-        for result in claim["status"]["allocation"]["devices"]["results"]:
-            key = (result["driver"], result["pool"], result["device"])
-            if result.get("adminAccess"):
-                continue
-            said = {
-                (of_set["counterSet"], name): exact(value)
-                for of_set in result.get("consumedCounters", ())
-                for name, value in of_set["counters"].items()
-            }
-            found.records.setdefault(key, []).append(said or None)
-            if result.get("shareID") and world.rules.has("DRAConsumableCapacity"):
-                consumed = found.shares.setdefault(key, {})
-                for name, value in result.get("consumedCapacity", {}).items():
-                    consumed[name] = consumed.get(name, Fraction(0)) + exact(value)
-            else:
-                found.dedicated.add(key)
-    return found
 
 
 class Scene:

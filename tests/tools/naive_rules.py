@@ -1,12 +1,17 @@
 """Single rules of the allocator, written with plain values. Slow on purpose (docs/reference/rules)."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.quantity import NANO, Quantity
+from tests.tools.allocation_world import World
 from tests.tools.builders import Object
+
+DeviceKey = tuple[str, str, str]
+Amounts = dict[str, Fraction]
 
 
 class Failure(Exception):
@@ -123,3 +128,38 @@ def applies(constraint: Object, request: str, sub: str) -> bool:
     """CON-1."""
     named = constraint.get("requests") or [request]
     return request in named or bool(sub and f"{request}/{sub}" in named)
+
+
+@dataclass
+class Holdings:
+    """Devices held before the decision (AS-1, AS-2)."""
+
+    dedicated: set[DeviceKey]
+    shares: dict[DeviceKey, Amounts]
+    records: dict[DeviceKey, list[dict[tuple[str, str], Fraction] | None]] = field(default_factory=dict)
+    """What each hold says of counters; None if it says nothing"""
+
+    def __contains__(self, key: DeviceKey) -> bool:
+        return key in self.dedicated or key in self.shares
+
+
+def holdings(world: World) -> Holdings:
+    found = Holdings(set(), {})
+    for claim in world.held:
+        for result in claim["status"]["allocation"]["devices"]["results"]:
+            key = (result["driver"], result["pool"], result["device"])
+            if result.get("adminAccess"):
+                continue
+            said = {
+                (of_set["counterSet"], name): exact(value)
+                for of_set in result.get("consumedCounters", ())
+                for name, value in of_set["counters"].items()
+            }
+            found.records.setdefault(key, []).append(said or None)
+            if result.get("shareID") and world.rules.has("DRAConsumableCapacity"):
+                consumed = found.shares.setdefault(key, {})
+                for name, value in result.get("consumedCapacity", {}).items():
+                    consumed[name] = consumed.get(name, Fraction(0)) + exact(value)
+            else:
+                found.dedicated.add(key)
+    return found

@@ -1,15 +1,17 @@
 """Answers become values or errors that say what to do next."""
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 import pytest
 
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.client import Client
-from reconciler.cluster.kinds import POD
+from reconciler.cluster.discovery import negotiate
+from reconciler.cluster.kinds import POD, resource_of
 from reconciler.cluster.transport import Response
+from reconciler.cluster.watch import follow
 from reconciler.errors import Conflict, Gone, Protected, Rejected, Relist, Retry, Undecided
 from tests.tools.cluster_objects import CLAIMS, NODES, listing, node
 from tests.tools.scripted_transport import Scripted, ok, status
@@ -194,3 +196,42 @@ async def test_every_verb_goes_to_its_path():
         ("DELETE", f"{path}/c"),
         ("GET", "/api/v1/nodes/n"),
     ]
+
+
+async def test_a_kind_is_followed_in_the_version_that_is_served_now():
+    """An upgrade from 1.36 to 1.37 takes v1alpha2 of PodGroups away."""
+
+    def group(name: str) -> Any:
+        return {"metadata": {"name": name, "namespace": "ns"}, "spec": {"schedulingPolicy": {"basic": {}}}}
+
+    def versions(*served: str) -> Any:
+        return ok({"versions": [{"version": one} for one in served]})
+
+    groups = ok({"resources": [{"name": "podgroups", "verbs": ["list", "watch"]}]})
+    transport = Scripted(
+        *(versions("v1alpha2"), groups, ok(listing(group("a")))),
+        status(404),  # of the group, which no version is switched on of
+        *(versions("v1alpha3", "v1beta1"), groups, ok(listing(group("b")))),
+        streams=[[], status(404)],
+    )
+    client, told = Client(transport), list[Any]()
+    failures = list[str]()
+    work = follow(
+        client,
+        resource_of("PodGroup"),
+        sink=told.append,
+        random=lambda: 1.0,
+        on_error=lambda exc: failures.append(str(exc)),
+        choose=lambda: negotiate(client, "PodGroup"),
+    )
+    with suppress(TimeoutError):
+        async with asyncio.timeout(10_000):
+            await work
+    assert [[one.metadata.name for one in change.objects] for change in told] == [["a"], ["b"]]
+    assert [
+        asked.path.split("/")[3] for asked in transport.requests if asked.path.endswith("/podgroups")
+    ] == [
+        *("v1alpha2", "v1alpha2", "v1alpha2"),
+        *("v1beta1", "v1beta1"),
+    ]
+    assert "does not serve PodGroup of scheduling.k8s.io in v1beta1 or v1alpha3 or v1alpha2" in failures[-1]

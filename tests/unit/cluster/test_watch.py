@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -13,8 +12,7 @@ from reconciler.aio.tasks import MOST
 from reconciler.api.objects.changes import Changed, Listed, Notice, Refused, Removed, Replaced
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.client import Client
-from reconciler.cluster.discovery import negotiate
-from reconciler.cluster.kinds import NODE, Resource, resource_of
+from reconciler.cluster.kinds import NODE, Resource
 from reconciler.cluster.watch import OLD_LISTINGS, Pace, follow
 from reconciler.errors import Inconsistent, Rejected, Retry
 from tests.tools.cluster_objects import CLAIMS, NODES, bookmark, claim, error_event, event, listing, node
@@ -84,14 +82,16 @@ async def test_a_listing_is_read_in_pages_and_told_once():
     assert watches(transport) == ["12"]
 
 
+CLAIM_LIST = {
+    "metadata": {"resourceVersion": "10"},
+    "kind": "ResourceClaimList",
+    "apiVersion": CLAIMS.api_version,
+}
+
+
 async def test_claims_of_the_first_listing_are_told_one_by_one_and_later_ones_at_one_go():
     """Thousands at one go would hold the loop. Later only what changed is dear, and its order unknown."""
-    more = {
-        "metadata": {"resourceVersion": "10"},
-        "kind": "ResourceClaimList",
-        "apiVersion": CLAIMS.api_version,
-    }
-    pages = [{**more, "items": [claim(name, spec={"devices": {}})]} for name in ("a", "b")]
+    pages = [{**CLAIM_LIST, "items": [claim(name, spec={"devices": {}})]} for name in ("a", "b")]
     pages[0]["metadata"] = {"resourceVersion": "10", "continue": "t"}
     transport = Scripted(*map(ok, [*pages, {**pages[1], "metadata": {"resourceVersion": "11"}}]),
                          streams=[[error_event(410)]])  # fmt: skip
@@ -105,17 +105,12 @@ async def test_claims_of_the_first_listing_are_told_one_by_one_and_later_ones_at
 
 async def test_of_a_first_listing_that_breaks_off_nothing_is_told():
     """Claims that are gone by the time it begins again might seem to hold what others hold."""
-    more = {
-        "metadata": {"resourceVersion": "10"},
-        "kind": "ResourceClaimList",
-        "apiVersion": CLAIMS.api_version,
-    }
     half = {
-        **more,
+        **CLAIM_LIST,
         "items": [claim("a", spec={"devices": {}})],
         "metadata": {"resourceVersion": "9", "continue": "t"},
     }
-    whole = {**more, "items": [claim("b", spec={"devices": {}})]}
+    whole = {**CLAIM_LIST, "items": [claim("b", spec={"devices": {}})]}
     transport = Scripted(ok(half), status(410, reason="Expired"), ok(whole))
     assert await followed(transport, resource=CLAIMS) == [("b", "10"), ["listed", "b"]]
 
@@ -260,12 +255,6 @@ async def test_a_version_that_keeps_failing_is_given_up():
     assert watches(transport) == ["500"] * 6 + ["7"]
 
 
-async def test_another_error_event_goes_on_from_the_same_version():
-    transport = Scripted(ok(listing()), streams=[[error_event(500)], [event("ADDED", node("a", "11"))]])
-    assert await followed(transport) == [["listed"], ("a", "11")]
-    assert watches(transport)[:2] == ["10", "10"]
-
-
 async def test_a_stalled_watch_is_given_up_and_resumed():
     """A connection that a firewall forgot looks like silence."""
     transport = Scripted(ok(listing()), streams=[[Wait(1e6)], [event("ADDED", node("a", "11"))]])
@@ -301,12 +290,6 @@ async def test_a_server_that_closes_at_once_is_not_hammered():
     transport = Scripted(ok(listing()), ok(listing()), streams=[[] for _ in range(100)])
     await followed(transport, seconds=100)
     assert len(watches(transport)) == 8
-
-
-async def test_a_missing_permission_is_tried_again():
-    """It may be granted while we run."""
-    transport = Scripted(status(403, "forbidden"), ok(listing(node("a"))))
-    assert await followed(transport) == [["listed", "a"]]
 
 
 async def test_an_object_that_cannot_be_read_is_refused_alone():
@@ -345,13 +328,6 @@ async def test_an_object_that_nests_too_deeply_is_refused_alone():
     )
     assert await followed(transport) == [["listed", "a", "z"], "?deep", ("b", "12")]
     assert watches(transport) == ["10", "12"]
-
-
-async def test_events_that_come_twice_are_told_twice():
-    """Whoever keeps the picture compares; a watch does not remember objects."""
-    again = event("ADDED", node("a", "11"))
-    transport = Scripted(ok(listing()), streams=[[again, again]])
-    assert await followed(transport) == [["listed"], ("a", "11"), ("a", "11")]
 
 
 async def test_an_error_of_the_sink_is_not_taken_for_one_of_the_server():
@@ -442,42 +418,3 @@ async def test_every_page_and_every_line_counts_as_contact():
             await follow(client, NODES, sink=sink, random=lambda: 1.0)
     assert times == [0, 5]
     assert loop.time() - began == 10
-
-
-async def test_a_kind_is_followed_in_the_version_that_is_served_now():
-    """An upgrade from 1.36 to 1.37 takes v1alpha2 of PodGroups away."""
-
-    def group(name: str) -> Any:
-        return {"metadata": {"name": name, "namespace": "ns"}, "spec": {"schedulingPolicy": {"basic": {}}}}
-
-    def versions(*served: str) -> Any:
-        return ok({"versions": [{"version": one} for one in served]})
-
-    groups = ok({"resources": [{"name": "podgroups", "verbs": ["list", "watch"]}]})
-    transport = Scripted(
-        *(versions("v1alpha2"), groups, ok(listing(group("a")))),
-        status(404),  # of the group, which no version is switched on of
-        *(versions("v1alpha3", "v1beta1"), groups, ok(listing(group("b")))),
-        streams=[[], status(404)],
-    )
-    client, told = Client(transport), list[Any]()
-    failures = list[str]()
-    work = follow(
-        client,
-        resource_of("PodGroup"),
-        sink=told.append,
-        random=lambda: 1.0,
-        on_error=lambda exc: failures.append(str(exc)),
-        choose=lambda: negotiate(client, "PodGroup"),
-    )
-    with suppress(TimeoutError):
-        async with asyncio.timeout(10_000):
-            await work
-    assert [brief(change) for change in told] == [["listed", "a"], ["listed", "b"]]
-    assert [
-        asked.path.split("/")[3] for asked in transport.requests if asked.path.endswith("/podgroups")
-    ] == [
-        *("v1alpha2", "v1alpha2", "v1alpha2"),
-        *("v1beta1", "v1beta1"),
-    ]
-    assert "does not serve PodGroup of scheduling.k8s.io in v1beta1 or v1alpha3 or v1alpha2" in failures[-1]

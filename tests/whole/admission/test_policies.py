@@ -6,9 +6,6 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
-from reconciler.api.migrate.mapping import Wanted
-from reconciler.api.migrate.pods import Template
-from reconciler.api.migrate.workloads import template_object
 from reconciler.api.objects.claims import ALLOCATED_AT, ANNOUNCED, FINALIZER, TIERS
 from reconciler.api.objects.core import GATE
 from reconciler.api.objects.gangs import FENCED, SEAT
@@ -24,7 +21,6 @@ FOUND = policies()
 POLICIES = {one["metadata"]["name"]: one for one in FOUND if one["kind"].endswith("Policy")}
 CLAIMS, PODS = Policy(POLICIES["dra-reconciler-claims"]), Policy(POLICIES["dra-reconciler-pods"])
 EVENTS, LEASES = Policy(POLICIES["dra-reconciler-events"]), Policy(POLICIES["dra-reconciler-leases"])
-TEMPLATES = Policy(POLICIES["dra-reconciler-templates"])
 GATING = Policy(POLICIES["dra-reconciler-gate-pods"])
 ALLOCATION = {"devices": {"results": [{"request": "r", "driver": "d", "pool": "p", "device": "x"}]}}
 OTHER = {"devices": {"results": [{"request": "r", "driver": "d", "pool": "p", "device": "y"}]}}
@@ -434,32 +430,3 @@ def test_without_the_rule_on_whose_it_is_any_claim_may_be_allocated_but_no_more(
     every = Policy(policy)
     assert every.refusals(Review(old=NOBODYS, new=of(NOBODYS, metadata__finalizers=[FINALIZER]))) == []
     assert every.refusals(Review(old=NOBODYS, new=of(NOBODYS, spec={})))
-
-
-REWRITTEN = {"dra-reconciler.io/rewrite-resources": "true"}
-ADMIN = {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu", "adminAccess": True}}]}
-CONFIGURED = {"config": [{"opaque": {"driver": "d", "parameters": {}}}], "requests": []}
-EITHER = {"requests": [{"name": "r", "firstAvailable": [{"name": "s", "deviceClassName": "gpu"}]}]}
-
-
-@pytest.mark.parametrize(
-    ("parts", "allowed"),
-    [
-        ({}, True),
-        ({"labels": {}}, False),
-        ({"labels": {"dra-reconciler.io/rewrite-resources": "false"}}, False),
-        ({"devices": ADMIN}, False),
-        ({"devices": CONFIGURED}, False),
-        ({"devices": EITHER}, False),
-        ({"operation": "UPDATE"}, False),
-        ({"labels": {}, "user": "system:serviceaccount:x:y"}, True),
-    ],
-    ids=["ours", "no label", "label false", "admin", "configuration", "alternatives", "update", "somebody"],
-)
-def test_templates_are_only_made_where_pods_are_rewritten(parts: dict[str, Any], allowed: bool):
-    made = template_object(Template(Wanted("gpu"), 2), "n")
-    asked = {"operation": "CREATE", "labels": REWRITTEN, **parts}
-    devices = asked.pop("devices", None)
-    new = made if devices is None else of(made, spec__spec__devices=devices)
-    review = Review(old=made, new=new, resource="resourceclaimtemplates", **asked)
-    assert (not TEMPLATES.refusals(review)) is allowed

@@ -9,12 +9,13 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.api.migrate.mapping import MOST, mapping
-from reconciler.api.migrate.pods import rewrite
+from reconciler.api.migrate.mapping import MOST, Wanted, mapping
+from reconciler.api.migrate.pods import Template, rewrite
+from reconciler.api.migrate.workloads import template_object
 from reconciler.cli import main
 from reconciler.errors import Malformed
 from tests.tools.admission_policies import Policy, Review, comparable, pod_specs, without_refused
-from tests.tools.deployed_rights import DEPLOY, documents
+from tests.tools.deployed_rights import DEPLOY, documents, policies
 
 (DOCUMENT,) = (
     one for one in documents("admission")
@@ -23,6 +24,7 @@ from tests.tools.deployed_rights import DEPLOY, documents
 POLICY = Policy(DOCUMENT)
 FILES = ("admission/rewrite-resources.yaml", "helm/dra-reconciler/templates/rewrite-resources.yaml")
 LABELLED = {"dra-reconciler.io/rewrite-resources": "true"}
+TEMPLATES = Policy(next(one for one in policies() if one["metadata"]["name"] == "dra-reconciler-templates"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=str)
@@ -98,3 +100,34 @@ def test_other_namespaces_are_left_alone(labels: dict[str, str]):
     spec = {"containers": [{"name": "a", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}
     review = Review("CREATE", new={"spec": spec}, resource="pods", labels=labels)
     assert POLICY.mutated(review) == {"spec": spec}
+
+
+# -- The policy that lets nobody but us, and only where pods are rewritten, make templates like ours.
+
+
+ADMIN = {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu", "adminAccess": True}}]}
+CONFIGURED = {"config": [{"opaque": {"driver": "d", "parameters": {}}}], "requests": []}
+EITHER = {"requests": [{"name": "r", "firstAvailable": [{"name": "s", "deviceClassName": "gpu"}]}]}
+
+
+@pytest.mark.parametrize(
+    ("parts", "allowed"),
+    [
+        ({}, True),
+        ({"labels": {}}, False),
+        ({"labels": {"dra-reconciler.io/rewrite-resources": "false"}}, False),
+        ({"devices": ADMIN}, False),
+        ({"devices": CONFIGURED}, False),
+        ({"devices": EITHER}, False),
+        ({"operation": "UPDATE"}, False),
+        ({"labels": {}, "user": "system:serviceaccount:x:y"}, True),
+    ],
+    ids=["ours", "no label", "label false", "admin", "configuration", "alternatives", "update", "somebody"],
+)
+def test_templates_are_only_made_where_pods_are_rewritten(parts: dict[str, Any], allowed: bool):
+    made = template_object(Template(Wanted("gpu"), 2), "n")
+    asked = {"operation": "CREATE", "labels": LABELLED, **parts}
+    devices = asked.pop("devices", None)
+    new = made if devices is None else made | {"spec": {"spec": {"devices": devices}}}
+    review = Review(old=made, new=new, resource="resourceclaimtemplates", **asked)
+    assert (not TEMPLATES.refusals(review)) is allowed
