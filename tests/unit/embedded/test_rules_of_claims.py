@@ -3,18 +3,7 @@
 import pytest
 
 from reconciler.embedded import ApiServer
-from tests.tools.driving import (
-    CLAIMS,
-    MERGE,
-    PODS,
-    STRATEGIC,
-    allocation,
-    causes,
-    claim,
-    ok,
-    pod,
-    refused,
-)  # fmt: skip
+from tests.tools.driving import CLAIMS, MERGE, PODS, STRATEGIC, allocation, causes, claim, ok, pod, refused
 
 R = "spec.devices.requests[0]"
 SHARE = "0b9cd83f-05c9-44e2-8959-92f3d84b219e"
