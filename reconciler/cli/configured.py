@@ -75,9 +75,12 @@ def _from_file(ctx: click.Context, _option: click.Parameter, path: Path | None) 
     from reconciler.settings import load  # noqa: PLC0415
 
     try:
-        ctx.default_map = _as_options(load({}, path))
+        values = _as_options(load({}, path))
     except Rejected as exc:
         raise click.BadParameter(str(exc)) from exc
+    if not any(one.name == "policy" for one in ctx.command.params):  # `--demand` of `top` is something else
+        values.pop("demand", None)
+    ctx.default_map = values
 
 
 def _as_options(found: "Settings") -> dict[str, Any]:

@@ -51,6 +51,12 @@ def test_each_command_that_decides_takes_them(command: str, folder: Path):
     assert done.exit_code in (0, 1), done.output
 
 
+def test_the_demand_of_policies_is_not_the_one_that_top_shows(folder: Path):
+    (folder / "settings.yaml").write_text("demand: demand.json\n")
+    done = CliRunner().invoke(main, ["top", "-f", "m.yaml", "--config", "settings.yaml"])
+    assert done.exit_code == 0, done.output
+
+
 def test_wrong_settings_are_named(folder: Path):
     (folder / "settings.yaml").write_text("polciy: a\n")
     done = CliRunner().invoke(main, ["allocate", "-f", "m.yaml", "--config", "settings.yaml"])
