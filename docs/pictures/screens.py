@@ -111,14 +111,14 @@ def terminal(browser: webdriver.Chrome, folder: Path, place: Path) -> None:
     fleets.write(manifests, 50, 30)
     allocated = place / "allocated.json"
     allocated.write_bytes(_run("allocate", "-f", str(manifests), "-o", "json"))
-    files = ("-f", str(manifests), "-f", str(allocated))
+    files = ("-f", str(allocated), "-f", str(manifests))  # of two objects of a name the first counts
     for name, command in (
         ("top", ("top", "-f", DEMO)),
         ("top-by-rack", ("top", "--by", "label=topology.example.com/rack", *files)),
         ("top-by-namespace", ("top", "--by", "namespace", *files)),
         ("explain-A", ("explain", "-A", "-f", DEMO)),
     ):
-        shown = f"$ dra-reconciler {' '.join(command[:-2] if command[-2] == '-f' else command)}\n"
+        shown = f"$ dra-reconciler {' '.join(command[: command.index('-f')])}\n"
         text = shown + _run(*command).decode()
         _page(browser, place, STYLE, f"<pre class='screen'>{escape(text)}</pre>")
         (folder / f"{name}.png").write_bytes(captured(browser, DESK, most=1200))
