@@ -83,10 +83,10 @@ class Token:
 
 
 def bearer(request: web.BaseRequest) -> str:
-    """The bearer token of a request. Raises Denied if there is none."""
+    """The bearer token of a request. Raises Denied if there is none, or if its bytes are no text."""
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     token = token.strip()
-    if scheme.lower() != "bearer" or not token or len(token) > LONGEST_TOKEN:
+    if scheme.lower() != "bearer" or not token or not token.isprintable() or len(token) > LONGEST_TOKEN:
         raise unauthorized()
     return token
 
