@@ -277,8 +277,18 @@ def evict(store: Store, writer: Writer, target: Target, body: Any, *, dry_run: b
                 "This pod has more than one PodDisruptionBudget, which is not supported.",
             )
         for budget in covering:
+            if (
+                _is_unhealthy(pod)
+                and budget.object["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
+            ):
+                continue
             _count(writer, target, budget, dry_run=dry_run)
     writer.delete(target, options, dry_run=dry_run)
+
+
+def _is_unhealthy(pod: Object) -> bool:
+    conditions = pod.get("status", {}).get("conditions", ())
+    return not any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
 
 
 def _covers(budget: Object, pod: Object) -> bool:

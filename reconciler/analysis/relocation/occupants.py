@@ -46,11 +46,10 @@ class Budgets:
         if found is None:
             return ()
         labels, name = pod.metadata.labels, pod.key.name
-        return tuple(
-            number
-            for number, selector in found
-            if selector.matches(labels) and name not in self._known[number].status.disrupted_pods
-        )
+        covering = [number for number, selector in found if selector.matches(labels)]
+        if len(covering) == 1 and self._known[covering[0]].ignores(pod):  # of several, none lets a pod go
+            return ()
+        return tuple(one for one in covering if name not in self._known[one].status.disrupted_pods)
 
     def key(self, number: int) -> ObjectKey:
         """Namespace and name of a budget."""

@@ -1,9 +1,10 @@
 """Node, Pod, Namespace, ConfigMap and PodDisruptionBudget: the fields that an allocation depends on."""
 
-from functools import cached_property
-from typing import Any, ClassVar, Literal
+from collections.abc import Mapping
+from functools import cache, cached_property
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from reconciler.api.objects.meta import ApiObject, ObjectKey, OwnerReference, is_same_version_aside
 from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple, misplaced
@@ -38,6 +39,26 @@ class Condition(Model):
 
     type: Str
     status: Str = "Unknown"
+
+
+READY = "Ready"
+
+
+@cache
+def _is_ready() -> Condition:
+    """One object for all pods."""
+    return Condition(type=READY, status="True")
+
+
+def _deciding(value: Any) -> Any:
+    """Without conditions that no answer depends on. Kubelets report some five of each pod."""
+    if value is None:
+        return ()
+    if not isinstance(value, list | tuple):
+        return value
+    given = [one for one in value if isinstance(one, Mapping)]
+    is_ready = any(one.get("type") == READY and one.get("status") == "True" for one in given)
+    return (_is_ready(),) if is_ready or _is_ready() in value else ()
 
 
 class NodeStatus(Model):
@@ -270,6 +291,8 @@ class PodStatus(Model):
     """Where kube-scheduler makes room for the pod, or an autoscaler expects it"""
     resource_claim_statuses: Tuple[PodResourceClaimStatus] = ()
     extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
+    conditions: Annotated[tuple[Condition, ...], BeforeValidator(_deciding)] = ()
+    """That it is ready, or nothing"""
     container_statuses: Tuple[ContainerStatus] = ()
     init_container_statuses: Tuple[ContainerStatus] = ()
     resources: ResourceRequirements | None = None
@@ -388,6 +411,7 @@ class PodDisruptionBudgetSpec(Model):
 
     selector: LabelSelector | None = None
     """None selects no pod; one without conditions selects all"""
+    unhealthy_pod_eviction_policy: Str = ""
 
 
 class PodDisruptionBudgetStatus(Model):
@@ -404,3 +428,7 @@ class PodDisruptionBudget(ApiObject):
     kind: Literal["PodDisruptionBudget"] = "PodDisruptionBudget"
     spec: PodDisruptionBudgetSpec = Field(default_factory=PodDisruptionBudgetSpec)
     status: PodDisruptionBudgetStatus = Field(default_factory=PodDisruptionBudgetStatus)
+
+    def ignores(self, pod: Pod) -> bool:
+        """Whether a pod that it covers may always go: one that is not ready, if the policy says so."""
+        return self.spec.unhealthy_pod_eviction_policy == "AlwaysAllow" and not pod.status.conditions

@@ -23,7 +23,7 @@ HARMLESS: Mapping[type, str] = {
         "creationTimestamp deletionGracePeriodSeconds deletionTimestamp finalizers generateName generation "
         "managedFields name namespace ownerReferences resourceVersion selfLink uid"
     ),
-    core.Condition: "lastHeartbeatTime lastTransitionTime message reason",
+    core.Condition: "lastHeartbeatTime lastProbeTime lastTransitionTime message observedGeneration reason",
     core.ConfigMap: "binaryData immutable",
     core.ContainerClaim: "request",
     core.Container: (
@@ -55,7 +55,7 @@ HARMLESS: Mapping[type, str] = {
         "terminationGracePeriodSeconds"
     ),
     core.PodStatus: (
-        "conditions ephemeralContainerStatuses hostIP hostIPs message observedGeneration podIP podIPs "
+        "ephemeralContainerStatuses hostIP hostIPs message observedGeneration podIP podIPs "
         "qosClass reason resize volumeHealth"
     ),
     core.RestartRule: "exitCodes",
@@ -113,7 +113,6 @@ UNUSED: Mapping[type, Mapping[str, str]] = {
     },
     core.PodSpec: {"workloadRef": "1.35, off: a gang, before there were PodGroups"},
     core.NodeAllocatableClaimStatus: {"resources": "1.36, off; another shape of `mapping`"},
-    core.PodDisruptionBudgetSpec: {"unhealthyPodEvictionPolicy": "1.26: counts as `IfHealthyBudget`"},
 }
 """Field -> since when, and what is known about it. docs/versions.md shows them."""
 

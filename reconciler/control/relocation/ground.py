@@ -200,7 +200,10 @@ def _budgets(ground: Ground, key: ObjectKey) -> Facts:
         None
         if pod is None
         else tuple(
-            (one.key, one.metadata.uid, one.status.disruptions_allowed, key.name in one.status.disrupted_pods)
+            (
+                *(one.key, one.metadata.uid, one.status.disruptions_allowed),
+                *(key.name in one.status.disrupted_pods, one.ignores(pod)),
+            )
             for one in sorted(ground.budgets, key=lambda one: one.key)
             if one.key.namespace == key.namespace and _covers(one, pod)
         )

@@ -249,6 +249,16 @@ def test_an_eviction_counts_for_the_budget():
     assert (found["disruptionsAllowed"], list(found["disruptedPods"])) == (0, ["p"])
 
 
+def test_a_budget_may_always_allow_to_evict_a_pod_that_is_not_ready():
+    api, made = with_pod(), budget()
+    made["spec"]["unhealthyPodEvictionPolicy"] = "AlwaysAllow"
+    ok(api, "POST", BUDGETS, made)
+    for ready, expected in (("True", 429), ("False", 201)):
+        status = {"conditions": [{"type": "Ready", "status": ready}]}
+        ok(api, "PATCH", f"{PODS}/p/status", {"status": status}, media=MERGE)
+        assert evict(api)[0] == expected
+
+
 def test_a_pod_that_does_not_run_counts_for_no_budget():
     api = with_pod("Pending")
     ok(api, "POST", BUDGETS, budget())

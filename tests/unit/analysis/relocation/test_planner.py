@@ -179,6 +179,24 @@ def test_a_budget_is_spared_before_a_priority():
     assert {str(key): count for key, count in (both.violated or {}).items()} == {"default/keep": 1}
 
 
+def test_a_budget_that_always_allows_it_ignores_pods_that_are_not_ready():
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "keep", "namespace": "default"},
+        "spec": {"selector": {}, "unhealthyPodEvictionPolicy": "AlwaysAllow"},
+    }
+    ready = [
+        {**one, "status": {**one.get("status", {}), "conditions": [{"type": "Ready", "status": "True"}]}}
+        if one["kind"] == "Pod" and one["metadata"]["name"] != "b"
+        else one
+        for one in FULL
+    ]
+    assert names(advice(*ready, budget)) == ["b"]
+    budget["spec"] = {"selector": {}}
+    assert names(advice(*ready, budget)) == ["a"]
+
+
 def test_pods_of_equal_priority_stay():
     found = advice(*[one | {} for one in FULL], priority=0)
     assert found.refusal is not None
