@@ -27,6 +27,11 @@ def examples(count: int) -> settings:
     )
 
 
+def seeds(count: int) -> range:
+    """Seeds of random worlds: on each change every fourth of so many, in `make soak` all of them."""
+    return range(0, count, 4 if FACTOR == 1 else 1)
+
+
 def scaled(count: int) -> int:
     """How many examples are tried in place of `count`: on each change a quarter of them."""
     return count * FACTOR if FACTOR > 1 else max(FEWEST, count // 4)

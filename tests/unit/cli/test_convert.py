@@ -22,6 +22,7 @@ from reconciler.embedded import ApiServer
 from tests.tools.builders import device, device_class, devices, resource_slice, taint, taint_rule
 from tests.tools.checkout import SHARED, needs
 from tests.tools.conversion_worlds import conversion, pool_of
+from tests.tools.examples import seeds
 from tests.tools.first_revision import TEXT, composite, first_revision, four_partitions, two_gpus
 from tests.tools.gangs import pod_group
 from tests.tools.release_schemas import assert_published
@@ -84,7 +85,7 @@ class TestTwoGpus:
         } in found
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_output_is_valid_in_the_schemas_of_each_release(seed: int):
     for release in RELEASES:
         for made in conversion(*pool_of(seed), release=release).objects:

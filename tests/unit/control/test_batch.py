@@ -30,7 +30,7 @@ from reconciler.operations.journal.entries import Header
 from reconciler.operations.journal.recording import Recorder
 from reconciler.operations.journal.replaying import replay
 from tests.tools.burst_loop import OURS, BurstStage
-from tests.tools.examples import FACTOR
+from tests.tools.examples import FACTOR, seeds
 from tests.tools.scripted_loop import NoWriter
 from tests.tools.small_fleet import Object, claim, device_class, devices, node, pod
 from tests.tools.unit_pictures import claim_unit, intake, key, pod_unit, put, remove
@@ -139,7 +139,7 @@ async def test_the_journal_decides_each_unit_of_a_batch_again_in_the_same_way(tm
     assert (tally.unknown, tally.same + len(tally.different)) == (0, 8)
 
 
-@pytest.mark.parametrize("seed", range(20 * FACTOR))
+@pytest.mark.parametrize("seed", seeds(40 * FACTOR))
 async def test_every_grant_is_that_of_a_decision_of_its_own(seed: int, monkeypatch: pytest.MonkeyPatch):
     """Claims and pods of a few templates come and go, nodes and slices change, writes are slow and fail.
 
@@ -286,7 +286,7 @@ def burst(random: Random) -> list[Object]:
     return made
 
 
-@pytest.mark.parametrize("seed", range(60 * FACTOR))
+@pytest.mark.parametrize("seed", seeds(120 * FACTOR))
 async def test_a_batch_gets_what_each_would_get_in_its_turn(seed: int, monkeypatch: pytest.MonkeyPatch):
     """Beside a twin that decides one pod after the other."""
     monkeypatch.setattr(claim_handler, "FEWEST", 2)

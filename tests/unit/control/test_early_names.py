@@ -18,6 +18,7 @@ from reconciler.api.validation.served_kinds import TEMPLATE
 from reconciler.control import template_maker
 from reconciler.control.decisions.allocating import Ungated
 from reconciler.control.intake import Intake
+from tests.tools.examples import seeds
 from tests.tools.faulty_transport import Faulty, answer
 from tests.tools.running_reconciler import SETTLED, Cluster, reconciling
 from tests.tools.small_fleet import Object, claim, device_class, devices, node, pod, template
@@ -108,7 +109,7 @@ class Twin:
         return of and not reserved and raw["metadata"]["annotations"][POD_CLAIM] == entry
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 async def test_after_any_events_the_names_are_those_worked_out_anew(seed: int):
     dice, twin, picture = Random(seed), Twin(), intake()
     for _ in range(40):

@@ -130,16 +130,16 @@ def many_groups() -> World:
     return World(slices, [claim("c", *asked[:3]), claim("d", *asked[3:])], [], [device_class()], [node("n0")])
 
 
-@pytest.mark.parametrize("made", [many_counts, many_packings, many_groups])
-def test_one_proof_has_a_bound_on_its_work_and_its_memory(made: Callable[[], World]):
+@pytest.mark.parametrize(("made", "part"), [(many_counts, 4), (many_packings, 16), (many_groups, 4)])
+def test_one_proof_has_a_bound_on_its_work_and_its_memory(made: Callable[[], World], part: int):
     world = made()
     tracemalloc.start()
     try:
-        prover, _ = first_proof(world, MOST_WORK // 4)
+        prover, _ = first_proof(world, MOST_WORK // part)
         assert tracemalloc.get_traced_memory()[1] < 200 << 20
     finally:
         tracemalloc.stop()
-    assert prover.work < MOST_WORK // 2
+    assert prover.work < 2 * MOST_WORK // part
 
 
 @pytest.mark.parametrize("names", ["x", "xy"])

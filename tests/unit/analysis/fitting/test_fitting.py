@@ -12,7 +12,7 @@ from reconciler.api.manifests.documents import Document, Origin
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from reconciler.errors import Rejected
-from tests.tools.examples import FACTOR
+from tests.tools.examples import scaled
 from tests.tools.fitting_fleet import FLEET, ask, machine, pods
 from tests.tools.fitting_worlds import domains, fit_world, hold_seats, one_by_one, wrong
 from tests.tools.small_fleet import Object, claim, held, pod, template
@@ -177,7 +177,7 @@ def test_huge_counts_fit_nowhere_and_larger_ones_are_refused():
 
 @pytest.mark.parametrize("block", range(6))
 def test_as_many_pods_fit_as_one_by_one_and_the_plan_is_possible(block: int):
-    for seed in range(block * 25 * FACTOR, (block + 1) * 25 * FACTOR):
+    for seed in range(block * scaled(50), (block + 1) * scaled(50)):
         world = fit_world(seed)
         with world.trial() as trial:
             found = fit(world.question, trial)

@@ -41,9 +41,10 @@ from tests.tools.conversion_worlds import (
     slices_of,
     some_claim,
 )
+from tests.tools.examples import seeds
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", seeds(40))
 def test_claims_get_the_same_devices_before_and_after(seed: int):
     before = pool_of(seed)
     result = conversion(*before)
@@ -64,7 +65,7 @@ def test_claims_get_the_same_devices_before_and_after(seed: int):
             assert found == expected
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", seeds(30))
 def test_a_server_takes_what_is_written(seed: int):
     for made in slices_of(conversion(*pool_of(seed))):
         assert objections(made) == []
@@ -134,7 +135,7 @@ def early(result: Converted) -> list[str]:
     return [one.what for one in found if one.check == "larger-first"]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", seeds(60))
 def test_no_device_precedes_a_smaller_one_of_its_set(seed: int):
     plain = converted([to_v1(raw) for raw in pool_of(seed)], nothing_against)
     ordered = sorted_by_size(*pool_of(seed))

@@ -14,6 +14,7 @@ from reconciler.api.versions.reading import read, to_v1
 from reconciler.errors import Malformed
 from tests.tools.allocation_world import World, decide
 from tests.tools.builders import claim, device_class, held, hold, request, selectors
+from tests.tools.examples import seeds
 from tests.tools.first_revision import Object, Walk, composite, first_revision, partitions
 
 KEYS = ("memory", "engines", "jpeg-engines")
@@ -49,7 +50,7 @@ def granted(source: Object, taken: list[str], name: str) -> bool:
     return isinstance(decide(world), Granted)
 
 
-@pytest.mark.parametrize("seed", range(0, 320, 2))
+@pytest.mark.parametrize("seed", seeds(320))
 def test_the_allocator_gives_what_a_walk_of_the_tree_gives(seed: int):
     raw = first_revision(devices=some_tree(seed))
     source = dict(to_v1(raw))
@@ -93,7 +94,7 @@ def flat_tallies(raw: Object) -> list[CounterLimit]:
     ]
 
 
-@pytest.mark.parametrize("seed", range(0, 200, 2))
+@pytest.mark.parametrize("seed", seeds(200))
 def test_folding_changes_no_answer(seed: int):
     raw = first_revision(devices=some_tree(seed))
     tallies = flat_tallies(raw)
