@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from itertools import accumulate
 from typing import Any
+from weakref import WeakValueDictionary
 
 from pydantic import ValidationError
 from pydantic_core import from_json
@@ -60,10 +61,8 @@ _BRACKET = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 
 _SHARED = {"Pod": ("spec",), "Node": ("spec", "status"), "ResourceClaim": ("spec",)}
 """Parts that are equal in many objects of a kind: pods and claims of one template, machines of one type"""
-MOST_SHARED = 1 << 13
-"""Distinct parts that are kept to be shared"""
-_shared: dict[tuple[type[Model], str], Model] = {}
-"""By their text"""
+_shared: WeakValueDictionary[tuple[type[Model], str], Model] = WeakValueDictionary()
+"""By their text, as long as an object has them"""
 
 
 def is_ours(raw: Mapping[str, Any]) -> bool:
@@ -165,8 +164,6 @@ def _with_shared_parts(found: ApiObject) -> ApiObject:
     """The object, new, with the parts of an equal one where one is known. Saves memory, and comparisons."""
     for name in _SHARED.get(type(found).__name__, ()):
         part: Model = getattr(found, name)
-        if len(_shared) >= MOST_SHARED:
-            _shared.clear()
         key = type(part), part.model_dump_json(exclude_unset=True)
         found.__dict__[name] = _shared.setdefault(key, part)
     return found

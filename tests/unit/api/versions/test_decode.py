@@ -334,11 +334,16 @@ def test_equal_parts_are_shared():
     assert claims[0].spec is claims[1].spec
 
 
-def test_few_parts_are_kept(monkeypatch):
-    monkeypatch.setattr(reading, "MOST_SHARED", 3)
-    for number in range(9):
+def test_parts_are_kept_only_as_long_as_an_object_has_them():
+    """Each pod of a gang has a spec of its own: what is gone must not stay in memory."""
+    before = len(reading._shared)
+    pods = [
         decoded("Pod", "v1", {"metadata": {"name": "a"}, "spec": {"nodeName": f"n{number}"}})
-        assert len(reading._shared) <= 3
+        for number in range(9)
+    ]
+    assert len(reading._shared) == before + 9
+    pods.clear()
+    assert len(reading._shared) == before
 
 
 @pytest.mark.parametrize("raw", [*SLICES, *list(OTHER_SHAPES.values())[1:3]])
