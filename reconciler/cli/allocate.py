@@ -73,7 +73,7 @@ def allocate(
     older objects, then names; objects without a creation timestamp count as youngest. As in `run`, a pod
     cannot use nodes that are cordoned, tainted or too full for it.
 
-    Nodes without a Node object are taken from `nodeName` of the slices. If node selectors match none of the
+    Input without Node objects has the nodes that the slices name. If node selectors match none of the
     nodes, one more node is assumed, with labels that match as many of these selectors as possible.
 
     Pods that request devices of Koordinator's Device objects are also served: the table shows their shares,
@@ -259,6 +259,8 @@ def notes(report: Report) -> Iterator[str]:
 def _node_notes(picture: InferredNodes) -> Iterator[str]:
     if picture.named:
         yield f"nodes without a Node object: {_some(picture.named)}"
+    if picture.gone:
+        yield f"no device of nodes that are not among the Node objects is given: {_some(picture.gone)}"
     if picture.assumed is not None:
         labels = ", ".join(f"{key}={value}" for key, value in picture.assumed.metadata.labels.items())
         yield f"node {picture.assumed.key.name} is not in the input; its labels are assumed: {labels}"

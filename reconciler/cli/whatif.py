@@ -155,7 +155,7 @@ def _fleet(
     ]
     added = [one for one in extra if isinstance(one, ResourceSlice)]
     known = [one for one in listed if isinstance(one, Node)]
-    found = infer_nodes(last_of([*known, *first.of(Node), *more.of(Node)]), added)
+    found = infer_nodes(last_of([*known, *first.of(Node), *more.of(Node)]), added, are_new=True)
     if found.assumed is not None:  # a cluster lists all its nodes
         found = replace(found, nodes=found.nodes[:-1], assumed=None)
     devices: list[ApiObject] = [*machines, *of_plugins(first), *of_plugins(more)]

@@ -25,6 +25,8 @@ class InferredNodes(Struct, frozen=True):
     """The assumed node; it is also in `nodes`"""
     unmatched: tuple[NodeSelector, ...]
     """Selectors of slices and devices that match no node"""
+    gone: tuple[str, ...] = ()
+    """Nodes that something names, but none of the Node objects is"""
 
     @property
     def described(self) -> tuple[Node, ...]:
@@ -40,23 +42,29 @@ class InferredNodes(Struct, frozen=True):
 
 
 def infer_nodes(
-    described: Sequence[Node], slices: Iterable[ResourceSlice], machines: Iterable[str] = ()
+    described: Sequence[Node],
+    slices: Iterable[ResourceSlice],
+    machines: Iterable[str] = (),
+    *,
+    are_new: bool = False,
 ) -> InferredNodes:
-    """The described nodes, one node for each other name, and one for selectors that match none of them.
+    """The described nodes, and one for selectors that match none of them; without any, one for each name.
 
-    `machines` are nodes that objects of plugins name.
+    As for kube-scheduler, what names another node than the described ones is left from a node that is gone,
+    unless the slices `are_new`. `machines` are nodes that objects of plugins name.
     """
     slices = tuple(slices)
     known = {node.key.name for node in described}
-    named = tuple(dict.fromkeys(name for name in (*_names(slices), *machines) if name not in known))
+    others = tuple(dict.fromkeys(name for name in (*_names(slices), *machines) if name not in known))
+    named, gone = (others, ()) if are_new or not described else ((), others)
     nodes = (*described, *(_node(name, {}) for name in named))
     missed = [selector for selector in dict.fromkeys(_selectors(slices)) if not _reaches(selector, nodes)]
     if not missed and nodes:
-        return InferredNodes(nodes, named, None, ())
+        return InferredNodes(nodes, named, None, (), gone)
     assumed, unmatched = _assume(missed)
     if nodes and len(unmatched) == len(missed):
-        return InferredNodes(nodes, named, None, tuple(unmatched))
-    return InferredNodes((*nodes, assumed), named, assumed, tuple(unmatched))
+        return InferredNodes(nodes, named, None, tuple(unmatched), gone)
+    return InferredNodes((*nodes, assumed), named, assumed, tuple(unmatched), gone)
 
 
 def _names(slices: Iterable[ResourceSlice]) -> Iterator[str]:

@@ -53,6 +53,15 @@ def test_a_claim_that_is_not_allocated_has_a_line_with_counts(tmp_path: Path):
     assert result.stdout.splitlines()[-1] == "1 claim allocated, 1 pending"
 
 
+def test_a_slice_of_a_node_that_is_gone_gives_no_device(tmp_path: Path):
+    """As kube-scheduler, which knows only nodes with a Node object."""
+    described = yaml.safe_dump(node("n2"))
+    result = allocate(tmp_path, f=together(CLASS, gpus("n1"), described, claim("a")))
+    assert result.exit_code == NO
+    assert "0 are on nodes that can use them" in result.stdout
+    assert "no device of nodes that are not among the Node objects is given: n1" in result.stdout
+
+
 def test_the_claims_of_a_pod_are_named_with_it(tmp_path: Path):
     result = allocate(tmp_path, f=together(CLASS, template("t"), pod("p", "x:t", "y:t"), pod("q", "z=gone")))
     assert "not allocated: claims default/p-x, default/p-y of pod default/p: " in result.stdout

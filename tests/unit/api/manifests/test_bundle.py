@@ -224,6 +224,16 @@ def test_a_node_that_is_only_named_gets_the_label_every_node_has():
     assert found.assumed is None
 
 
+def test_where_nodes_are_described_the_others_are_gone():
+    per_device = slice_([{"name": "0", "nodeName": "n2"}], perDeviceNodeSelection=True)
+    slices = [slice_(nodeName="n3"), per_device, slice_(nodeName="n1")]
+    found = infer_nodes([node("n1")], slices, ["n4", "n1"])
+    assert [n.key.name for n in found.nodes] == ["n1"]
+    assert (found.named, found.gone) == ((), ("n3", "n2", "n4"))
+    added = infer_nodes([node("n1")], slices, are_new=True)
+    assert (added.named, added.gone) == (("n3", "n2"), ())
+
+
 def test_without_any_node_one_is_assumed():
     for slices in ([], [slice_(allNodes=True)]):
         found = infer_nodes([], slices)
