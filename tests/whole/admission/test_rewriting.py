@@ -107,6 +107,9 @@ def test_other_namespaces_are_left_alone(labels: dict[str, str]):
 
 ADMIN = {"requests": [{"name": "r", "exactly": {"deviceClassName": "gpu", "adminAccess": True}}]}
 CONFIGURED = {"config": [{"opaque": {"driver": "d", "parameters": {}}}], "requests": []}
+FLAT = {"requests": [{"name": "r", "deviceClassName": "gpu"}]}
+"""As v1beta1 has it"""
+FLAT_ADMIN = {"requests": [{"name": "r", "deviceClassName": "gpu", "adminAccess": True}]}
 EITHER = {"requests": [{"name": "r", "firstAvailable": [{"name": "s", "deviceClassName": "gpu"}]}]}
 
 
@@ -119,10 +122,23 @@ EITHER = {"requests": [{"name": "r", "firstAvailable": [{"name": "s", "deviceCla
         ({"devices": ADMIN}, False),
         ({"devices": CONFIGURED}, False),
         ({"devices": EITHER}, False),
+        ({"devices": FLAT}, True),
+        ({"devices": FLAT_ADMIN}, False),
         ({"operation": "UPDATE"}, False),
         ({"labels": {}, "user": "system:serviceaccount:x:y"}, True),
     ],
-    ids=["ours", "no label", "label false", "admin", "configuration", "alternatives", "update", "somebody"],
+    ids=[
+        "ours",
+        "no label",
+        "label false",
+        "admin",
+        "configuration",
+        "alternatives",
+        "flat",
+        "flat admin",
+        "update",
+        "somebody",
+    ],
 )
 def test_templates_are_only_made_where_pods_are_rewritten(parts: dict[str, Any], allowed: bool):
     made = template_object(Template(Wanted("gpu"), 2), "n")
