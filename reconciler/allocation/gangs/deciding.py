@@ -44,8 +44,13 @@ from reconciler.state.pods.terms import affinity_of, anti_affinity_of, ports_of
 from reconciler.state.trial import Trial
 
 
-def no_domain(question: GangQuestion, key: str) -> GangUnsatisfied:
-    """A required tier names nothing."""
+def no_domain(question: GangQuestion, key: str, group: str = "") -> GangUnsatisfied:
+    """A required tier names nothing; or, in a tree, what `group` must not name."""
+    if group:
+        where = f"group {group} of {question.gang}: schedulingConstraints.topology"
+        why = f"{where}: {key} is an attribute of devices, and groups in a tree share labels of nodes only"
+        remedy = "label the nodes, or take the group out of the tree"
+        return GangUnsatisfied(NO_TOPOLOGY, f"{why}; {remedy}")
     message = (
         f"gang {question.gang} requires {key}, which is no label of a node and no attribute of a device; "
         "correct the gang's topology, or label the nodes"
@@ -242,7 +247,7 @@ def _decide_tree(
     try:
         decision = TreeDecision(question, tree, field, pace, steps)
     except UnknownKey as exc:
-        return no_domain(question, str(exc)), False
+        return no_domain(question, str(exc), exc.group), False
     found = decision.run()
     if found is not None:
         met, taken = found

@@ -107,6 +107,10 @@ class Tiers:
             names = tuple(zip(*(spelled[tier.key] for tier in met), strict=True)) or ((),) * len(first)
             yield Grouping(tuple(met), codes, names, devices)
 
+    def attributes(self, tiers: Iterable[Tier]) -> list[Tier]:
+        """Those tiers that are attributes of devices."""
+        return [tier for tier in tiers if isinstance(self._of_key[tier.key], AttributeTier)]
+
     def labels(self, tiers: Iterable[Tier]) -> list[Codes]:
         """The codes of those tiers that are labels."""
         found = (self._of_key[tier.key] for tier in tiers)

@@ -22,7 +22,11 @@ Met = tuple[tuple[Tier, str], ...]
 
 
 class UnknownKey(ReconcilerError):
-    """A tier of a group is no label of a node."""
+    """A tier of a group is no label of a node; `group` names it if an attribute of devices has the key."""
+
+    def __init__(self, key: str, group: str = "") -> None:
+        super().__init__(key)
+        self.group = group
 
 
 class Spot(Struct, frozen=True, eq=False):
@@ -116,8 +120,11 @@ class TreeDomains:
             asked = replace(self._question, members=(), tiers=group.tiers, nodes=group.nodes, devices=())
             tiers = Tiers(asked, self._field.trial.nodes, self._field.trial.snapshot)
             found = next(tiers.groupings(group.tiers), None)
-            if found is None or found.devices is not None or tiers.unknown:
-                raise UnknownKey([*tiers.unknown, *(tier.key for tier in group.tiers)][0])
+            if tiers.unknown:
+                raise UnknownKey(tiers.unknown[0])
+            if found is None or found.devices is not None:
+                of_devices = next(iter(tiers.attributes(group.tiers)), group.tiers[0])
+                raise UnknownKey(of_devices.key, group.name)
             self._groupings[key] = found
         return self._groupings[key]
 

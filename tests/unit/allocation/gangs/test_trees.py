@@ -204,3 +204,15 @@ def test_an_answer_is_possible_later_as_long_as_its_nodes_are_free():
     assert gang_still_fits(question, outcome, before, trial)
     assert nodes_of(trial, tree([1], BLOCK))
     assert not gang_still_fits(question, outcome, before, trial)
+
+
+def test_a_tree_over_an_attribute_of_devices_says_what_to_do():
+    slices = resource_slice("s", [device(f"g{n}", {"bus": n}) for n in range(2)], nodeName="a", pool="a")
+    tiers = Tier("d/bus", required=True), Tier("nowhere", required=True)
+    for tier, words in zip(
+        tiers, ("an attribute of devices, and groups in", "no label of a node"), strict=True
+    ):
+        found = refused(world(machine("a"), slices), tree([1, 1], tier, gpus=1))
+        assert found.reason == NO_TOPOLOGY
+        assert tier.key in found.message
+        assert words in found.message
