@@ -19,7 +19,7 @@ from reconciler.analysis.relocation.occupants import Occupants
 from reconciler.analysis.world import NoFit, Place, Wanted, WantedGang, WantedPod
 from reconciler.api.objects.claims import AllocatedDevice, ResourceClaim, ResourceClaimStatus
 from reconciler.api.objects.core import Pod, PodDisruptionBudget, claims_of
-from reconciler.api.objects.gangs import GANG, SIZE, PodGroup
+from reconciler.api.objects.gangs import GANG, SIZE, CompositePodGroup, PodGroup
 from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
 from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.slices import ResourceSlice
@@ -131,31 +131,48 @@ def leaving(world: RoomWorld) -> Iterator[tuple[Pod, ...]]:
                 yield chosen
 
 
-def _group(world: RoomWorld) -> PodGroup | None:
-    return next((one for one in world.objects if isinstance(one, PodGroup)), None)
+def _group(pod: Pod, world: RoomWorld) -> PodGroup | None:
+    named = pod.spec.scheduling_group.pod_group_name if pod.spec.scheduling_group else ""
+    return next((one for one in world.objects if isinstance(one, PodGroup) and one.key.name == named), None)
+
+
+def _tree(world: RoomWorld) -> CompositePodGroup | None:
+    """That has all PodGroups."""
+    return next((one for one in world.objects if isinstance(one, CompositePodGroup)), None)
 
 
 def _priority(pod: Pod, world: RoomWorld) -> int:
-    """That of its group, if that has one."""
-    group = _group(world)
-    if group is not None and pod.spec.scheduling_group and group.spec.priority is not None:
-        return group.spec.priority
+    """That of its group, or of the tree of its group, if that has one."""
+    group = _group(pod, world)
+    ranking = group and (_tree(world) or group)
+    if ranking is not None and ranking.spec.priority is not None:
+        return ranking.spec.priority
     return pod.spec.priority or 0
 
 
-def _is_whole(world: RoomWorld) -> bool:
-    group = _group(world)
-    return group is not None and group.spec.leaves_whole
+def _whole(pod: Pod, world: RoomWorld) -> str | None:
+    """The group with all of which a pod leaves."""
+    group, tree = _group(pod, world), _tree(world)
+    if group is not None and tree is not None and tree.spec.leaves_whole:
+        return tree.key.name
+    return group.key.name if group is not None and group.spec.leaves_whole else None
 
 
 def _leaves_group(gone: tuple[Pod, ...], pods: list[Pod], world: RoomWorld) -> bool:
-    """Whether the PodGroup stays whole where it must, and a gang keeps its minimum, or ends."""
-    group, members = _group(world), [pod for pod in pods if pod.spec.scheduling_group]
-    left = [pod for pod in members if pod not in gone]
-    if group is None or len(left) == len(members) or not left:
+    """Whether groups stay whole where they must, and keep their minimum, or end; and so does their tree."""
+    ended, running = 0, 0
+    for group in (one for one in world.objects if isinstance(one, PodGroup)):
+        members = [pod for pod in pods if _group(pod, world) is group]
+        left = [pod for pod in members if pod not in gone]
+        running, ended = running + bool(members), ended + (bool(members) and not left)
+        if len(left) == len(members) or not left:
+            continue
+        if group.spec.leaves_whole or (group.rules is not None and len(left) < group.rules.least):
+            return False
+    tree, lost = _tree(world), [pod for pod in gone if _group(pod, world) is not None]
+    if tree is None or not lost or ended == running:
         return True
-    rules = group.rules
-    return not _is_whole(world) and (rules is None or len(left) >= rules.least)
+    return not tree.spec.leaves_whole and (not ended or running - ended >= tree.least)
 
 
 def _judged(wanted: Wanted) -> tuple[list[Pod], set[ObjectKey]]:
@@ -224,7 +241,7 @@ def _cost(pods: tuple[Pod, ...], world: RoomWorld) -> Cost:
         return (0, -(2**31) - 1)
     highest = max(_priority(pod, world) for pod in pods)
     most = [pod for pod in pods if _priority(pod, world) == highest]
-    groups = int(_is_whole(world) and any(pod.spec.scheduling_group for pod in most))
+    groups = len({_whole(pod, world) for pod in most} - {None})
     return (
         _violations(pods, world),
         highest,

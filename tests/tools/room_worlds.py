@@ -17,7 +17,7 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from reconciler.state.nominations import HeldPlace, Nomination, of_claim
 from tests.tools.builders import Object, counter_slice, device, device_class, request, resource_slice, wants
-from tests.tools.gangs import pod_group
+from tests.tools.gangs import child_of, composite_group, pod_group
 from tests.tools.small_fleet import DRIVER, claim, held, pod
 
 PARTS = {"whole": range(4), "half-0": range(2), "half-1": range(2, 4), **{f"q-{n}": [n] for n in range(4)}}
@@ -45,26 +45,35 @@ class RoomWorld:
 
 
 def room_world(seed: int) -> RoomWorld:
-    """The world of a seed. In every fourth, a PodGroup has some of the pods."""
+    """The world of a seed. In every fourth, a PodGroup has some of the pods, or the groups of a tree have."""
     world = _Draw(Random(seed)).world()
-    return world if seed % 4 != 3 else _grouped(world, Random(~seed))
+    return world if seed % 4 != 3 else _grouped(world, Random(~seed), in_tree=seed % 8 == 7)
 
 
-GROUP = "x"
-
-
-def _grouped(world: RoomWorld, random: Random) -> RoomWorld:
-    mode: Object = random.choice([{}, {"disruptionMode": {"all": {}}}, {"disruptionMode": {"single": {}}}])
-    group = pod_group(GROUP, random.choice([None, 1, 2, 3]))
-    group["spec"] |= mode | random.choice([{}, {"priority": random.choice([-1, 4, 9])}])
-    inside = {"scheduling_group": PodSchedulingGroup(pod_group_name=GROUP)}
+def _grouped(world: RoomWorld, random: Random, *, in_tree: bool) -> RoomWorld:
+    names = "xyz"[: random.randint(2, 3)] if in_tree else "x"
+    groups = [_disrupted(pod_group(name, random.choice([None, 1, 2, 3])), random) for name in names]
+    if in_tree:
+        groups = [child_of("t", group) for group in groups]
+        groups.append(_disrupted(composite_group("t", random.randint(1, 2)), random))
     objects = [
-        one.model_copy(update={"spec": one.spec.model_copy(update=inside)})
+        _inside(one, random.choice(names))
         if isinstance(one, Pod) and not one.metadata.annotations and random.random() < 0.6
         else one
         for one in world.objects
     ]
-    return RoomWorld([*objects, read(group)], world.wanted, world.held)
+    return RoomWorld([*objects, *map(read, groups)], world.wanted, world.held)
+
+
+def _disrupted(group: Object, random: Random) -> Object:
+    mode: Object = random.choice([{}, {"disruptionMode": {"all": {}}}, {"disruptionMode": {"single": {}}}])
+    group["spec"] |= mode | random.choice([{}, {"priority": random.choice([-1, 4, 9])}])
+    return group
+
+
+def _inside(pod: Pod, group: str) -> Pod:
+    inside = {"scheduling_group": PodSchedulingGroup(pod_group_name=group)}
+    return pod.model_copy(update={"spec": pod.spec.model_copy(update=inside)})
 
 
 class _Draw:
