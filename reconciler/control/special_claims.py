@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from math import inf
 from typing import NamedTuple
 
-import numpy as np
 from msgspec import Struct
 
 from reconciler.allocation.dra.budget import Fatal
@@ -91,9 +90,10 @@ def still_suits(place: HeldPlace, claim: ResourceClaim, snapshot: Snapshot) -> b
     except Fatal:  # the decision reports it
         return False
     matches = [match_in_fleet(option, snapshot).suitable for slot in slots for option in slot.options]
-    suitable = np.logical_or.reduce(matches)
     rows = [snapshot.fleet.rows_of(device) for device in place.devices]
-    return place.node in snapshot.topology.nodes and all(of and suitable[list(of)].all() for of in rows)
+    return place.node in snapshot.topology.nodes and all(
+        of and all(any(suitable[row] for suitable in matches) for row in of) for of in rows
+    )
 
 
 class HandOverTerms(NamedTuple):
