@@ -55,7 +55,7 @@ def demand(pod: Pod, share: DeviceShare | None = None) -> dict[str, int]:
     total = _in_containers(pod, share or _NO_SHARE)
     if spec.resources is not None:
         whole = _in_effect(_nanos(spec.resources.requests), pod.status)
-        total = total | {name: amount for name, amount in whole.items() if _for_whole_pods(name)}
+        total = total | {name: much for name, much in whole.items() if _for_whole_pods(name)}
     if spec.overhead:
         total = _sum([total, _nanos(spec.overhead)])
     return {name: amount(name, nanos) for name, nanos in total.items() if nanos > 0} | {PODS: 1}
