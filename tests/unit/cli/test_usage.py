@@ -106,7 +106,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("explain default/ -f all.yaml", 2, "write NAME, NAMESPACE/NAME"),
         ("whatif -f all.yaml --drain n2", 2, "there is no node n2; known nodes (1): n1"),
         ("whatif -f all.yaml --drain other", 2, "there is no node other; known nodes (1): n1\n"),
-        ("whatif -f nodes.yaml -f all.yaml --drain zz", 2, "known nodes (5): a, b, c and 2 more\n"),
+        ("whatif -f nodes.yaml -f all.yaml --drain zz", 2, "known nodes (4): a, b, c and 1 more\n"),
         (
             "whatif -f held.yaml --drain n1 --without x/hold",
             2,
