@@ -241,7 +241,9 @@ class Campaign:
         sent = self._clock()
         try:
             version = await self._leases.bid(self._elector, bid)
-        except (Conflict, Gone):
+        except (Conflict, Gone) as exc:
+            if isinstance(exc, Gone) and bid.version is None:
+                raise Retry(f"{exc}; create the namespace of the Lease, or set --lease-namespace") from exc
             await self._read_leases()  # it may be ours, if the response to the previous bid was lost
             return
         self._elector.won(bid, version, sent, self._clock())

@@ -169,7 +169,7 @@ def test_a_lease_that_vanishes_later_is_waited_out():
 START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
 
-def lines_of(api: ApiServer, seconds: float) -> list[Any]:
+def lines_of(api: ApiServer, seconds: float, namespace: str = NAMESPACE) -> list[Any]:
     """The log lines of one candidate, each with the time at which it came."""
     times: list[float] = []
     with asyncio.Runner(loop_factory=SimulationLoop) as runner, capture_logs() as lines:
@@ -181,7 +181,7 @@ def lines_of(api: ApiServer, seconds: float) -> list[Any]:
         async def run() -> None:
             campaign = Campaign(
                 Elector("us", WHOLE, Terms()),
-                Leases(Client(InMemory(api)), NAMESPACE, now=lambda: START),
+                Leases(Client(InMemory(api)), namespace, now=lambda: START),
                 clock=loop.time,
                 now=lambda: START,
                 random=lambda: 0.5,
@@ -222,6 +222,12 @@ def test_a_standby_names_the_holder_once_and_then_what_it_waits_for():
     assert 9 < waiting["wait_seconds"] < 11
     assert acquired["event"] == "lease acquired, taking over"
     assert api.store[LEASE].get(f"{NAMESPACE}/{WHOLE.lease}")
+
+
+def test_a_namespace_that_is_missing_is_named_with_the_remedy():
+    (failed,) = lines_of(ApiServer(), 60, "nowhere")
+    assert failed["event"] == "lease request failed"
+    assert "create the namespace of the Lease, or set --lease-namespace" in failed["error"]
 
 
 SHORT_TERMS = Terms(lease=15.0, renew=10.0, retry=2.0, write=4.0)
