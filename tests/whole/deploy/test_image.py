@@ -12,24 +12,13 @@ from importlib.metadata import packages_distributions, requires
 from pathlib import Path
 from typing import Any
 
-import dockerfile
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from docs.third_party import page
 from tests.tools.checkout import ROOT
+from tests.tools.image import ALL, IMAGE, RECIPE, locked
 
-RECIPE = dockerfile.parse_file(str(ROOT / "deploy" / "Containerfile"))
-_PINNED = re.compile(r"^([a-z0-9][a-z0-9._-]*)==([^ ;]+)(.*?)(?=^[a-z0-9]|\Z)", re.MULTILINE | re.DOTALL)
-
-
-def locked(path: Path) -> dict[tuple[str, str], frozenset[str]]:
-    """Name and version -> hashes, of a lock. A name has several versions where that depends on Python's."""
-    found = _PINNED.finditer(path.read_text())
-    return {(one[1], one[2]): frozenset(re.findall(r"--hash=(sha256:[0-9a-f]{64})", one[3])) for one in found}
-
-
-IMAGE, ALL = locked(ROOT / "deploy" / "requirements.lock"), locked(ROOT / "requirements.lock")
 RUNNING = locked(ROOT / "requirements-run.lock")
 
 

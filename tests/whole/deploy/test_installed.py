@@ -19,10 +19,10 @@ import yaml
 
 from reconciler.embedded import serve
 from tests.tools.checkout import ROOT
+from tests.tools.image import IMAGE, RECIPE
 from tests.tools.patience import PATIENCE
 from tests.tools.running_reconciler import Cluster
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, node
-from tests.whole.deploy.test_image import IMAGE, RECIPE
 
 UNSHARE = ("unshare", "--mount", "--pid", "--fork", "--kill-child")
 TOOLS = Path(sys.prefix)

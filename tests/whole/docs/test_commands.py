@@ -388,5 +388,8 @@ def outputs() -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("text", "line"), list(outputs()))
-def test_what_a_page_shows_is_what_is_printed(workspace: Path, text: str, line: str):
+def test_what_a_page_shows_is_what_is_printed(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, text: str, line: str
+):
+    monkeypatch.setenv("COLUMNS", "80")  # as in a terminal of that width
     assert line in invoke(text).splitlines()
