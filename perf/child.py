@@ -19,7 +19,7 @@ from typing import Any
 from perf.catalogue import WORKLOADS
 from perf.results import ROOT
 from perf.workload import Curve, Figure, Outcome, Progress, Size
-from reconciler.operations.logs.setup import configure
+from reconciler.operations.log_setup import configure
 
 BETWEEN_LINES = 0.1
 """Seconds. Telling more often would be work of its own."""

@@ -8,7 +8,7 @@ from time import perf_counter, thread_time
 
 from perf.fleets.objects import Json
 from perf.workload import Figure, one_by_one
-from reconciler.aio.worker_thread import COLLECTIONS
+from reconciler.aio.tasks import COLLECTIONS
 from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.dra.selector_masks import warm_up
 from reconciler.allocation.policies.policy import Policy

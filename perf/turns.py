@@ -40,10 +40,9 @@ from reconciler.control.planner import Planner
 from reconciler.control.settler import HandOver, Settler
 from reconciler.control.units import Unit
 from reconciler.control.waiting import Pending
-from reconciler.operations.logs.setup import LOGGER, configure
-from reconciler.operations.metrics.meters import Meters
-from reconciler.operations.metrics.requests import NoTraces
-from reconciler.operations.observer import OperationsObserver
+from reconciler.operations.log_setup import LOGGER, configure
+from reconciler.operations.metrics.meters import Meters, NoTraces
+from reconciler.operations.telemetry import OperationsObserver
 from reconciler.state.store import Store
 
 WORKERS = 32

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from docs.pictures.moment import granted, question
 from docs.pictures.svg import BLUE, GREEN, GREY, Drawing
-from reconciler.allocation.reasons.explanation import Kind
+from reconciler.allocation.explanation import Kind
 from reconciler.analysis.explain.explain import explain
 
 _CLAIM = "inference/mig-mix"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from perf.fleets.objects import Json, node_names
-from reconciler.plugins.koordinator.objects import Device
+from reconciler.plugins.koordinator.vocabulary import Device
 
 GPUS_A_NODE = 8
 SWITCHES = 4

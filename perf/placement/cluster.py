@@ -13,9 +13,9 @@ from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.dra.selector_masks import warm_up
 from reconciler.allocation.policies.policy import PodRoom, Policy
 from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.model import value
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.semantics import Semantics
-from reconciler.api.objects.value import value
 from reconciler.api.versions.reading import read
 from reconciler.state.devices.snapshot import NodeSubset
 from reconciler.state.trial import store_of

@@ -12,8 +12,7 @@ from perf.workloads.mig import drawn_profiles, partition_claim
 from perf.workloads.room import running
 from reconciler.analysis.capacity.layout import fleet_layout
 from reconciler.analysis.capacity.measure import Solver
-from reconciler.analysis.relocation.goals import profile_goal
-from reconciler.analysis.relocation.movers import movers_of
+from reconciler.analysis.relocation.goals import movers_of, profile_goal
 from reconciler.analysis.relocation.moves_planner import Plan, Planner
 from reconciler.analysis.world import World, world_of
 from reconciler.api.objects.claims import ResourceClaim

@@ -16,15 +16,15 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.plugins.koordinator.demand import Demand
 from reconciler.plugins.koordinator.fleet import Fleet, Placed
 from reconciler.plugins.koordinator.holdings import Allocation, Grant
-from reconciler.plugins.koordinator.names import (
+from reconciler.plugins.koordinator.refusals import Unserved
+from reconciler.plugins.koordinator.vocabulary import (
     ALLOCATE_HINT,
     GPU_CORE,
     GPU_MEMORY_RATIO,
     JOINT_ALLOCATE,
     KOORD_RDMA,
+    Rules,
 )
-from reconciler.plugins.koordinator.refusals import Unserved
-from reconciler.plugins.koordinator.rules import Rules
 
 SEED = 1024
 GPUS = (1, 2, 4, 8)

@@ -26,7 +26,7 @@ from reconciler.allocation.dra.allocate import allocate
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import Semantics
-from reconciler.app.build import sparing_the_collector
+from reconciler.app.lifecycle import sparing_the_collector
 from reconciler.cluster.client import Client
 from reconciler.cluster.kinds import NODE, Resource
 from reconciler.cluster.transport import Request, Response, WatchRequest

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from reconciler.allocation.reasons.explanation import Explanation
+from reconciler.allocation.explanation import Explanation
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.pinning import Operation

@@ -1,16 +1,25 @@
-"""The state of manifests: their objects in the order in which a store needs them, and as a world."""
+"""The state of manifests: their objects in the order in which a store needs them, a world to try things
+on, and the fleet of a what-if analysis.
+"""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
+from typing import NamedTuple, TypeVar
 
+from reconciler.analysis.whatif.reading import groups_of
+from reconciler.analysis.whatif.scenario import Baseline, Gang, Unit
 from reconciler.analysis.world import World, world_of
 from reconciler.api.manifests.bundle import Bundle, Claims, storage_of, with_own_uid
-from reconciler.api.manifests.inferred_nodes import infer_nodes
-from reconciler.api.objects.claims import DeviceClass, ResourceClaim
+from reconciler.api.manifests.inferred_nodes import InferredNodes, infer_nodes
+from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from reconciler.api.objects.core import Namespace, Node, Pod, PodDisruptionBudget
 from reconciler.api.objects.gangs import GROUPS
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
+from reconciler.api.objects.storage import STORAGE
+from reconciler.api.plugins import kinds_of_plugins
+from reconciler.state.nominations import Nomination
+from reconciler.state.store import Store
 
 
 def supply_of(bundle: Bundle) -> list[ApiObject]:
@@ -49,3 +58,71 @@ def _with_uids(
         users.append(user.model_copy(update={"uid": now[key]}) if same else user)
     status = claim.status.model_copy(update={"reserved_for": tuple(users)})
     return claim.model_copy(update={"status": status})
+
+
+T = TypeVar("T", bound=ApiObject)
+
+
+class Fleet(NamedTuple):
+    """What is read of manifests or a cluster."""
+
+    nodes: InferredNodes
+    objects: list[ApiObject]
+    devices: tuple[ApiObject, ...]
+    """Of plugins"""
+    held: tuple[Nomination, ...] = ()
+    """Room that the leader of the cluster holds"""
+
+    def baseline(self, store: Store, options: Mapping[str, str]) -> Baseline:
+        """The state to start from. `store` has the objects; `options` are those of plugins."""
+        for one in self.held:
+            store.nominate(one)  # the simulation holds their room on the nodes
+        return Baseline(
+            store,
+            self.nodes.described,
+            tuple(one for one in self.objects if isinstance(one, Namespace)),
+            self.nodes.supposed,
+            self.devices,
+            options,
+            tuple(one for one in self.objects if type(one).__name__ in STORAGE),
+            groups=groups_of(self.objects),
+        )
+
+
+def fleet_of_manifests(first: Bundle, rest: Bundle, more: Bundle, units: Iterable[Unit | Gang]) -> Fleet:
+    """The fleet of some manifests. `units` are those to place, `more` has what is assumed to exist."""
+    objects = [
+        *bundle_objects(first),
+        *(one for one in bundle_objects(rest) if not isinstance(one, Node)),
+        *more.of(ResourceSlice),
+        *more.of(DeviceClass),
+    ]
+    pods = {unit.pod.key for unit in single(units) if unit.pod is not None}
+    objects = [one for one in objects if not _is_question(one, pods)]
+    slices = [one for one in objects if isinstance(one, ResourceSlice)]
+    devices = last_of(one for bundle in (first, rest, more) for one in of_plugins(bundle))
+    described = last_of([*first.of(Node), *rest.of(Node), *more.of(Node)])
+    found = infer_nodes(described, slices, [one.key.name for one in devices])
+    return Fleet(found, [*found.nodes, *(one for one in objects if not isinstance(one, Node))], devices)
+
+
+def of_plugins(bundle: Bundle) -> Iterator[ApiObject]:
+    """The objects that plugins read."""
+    return (one for one in bundle.objects() if type(one).__name__ in kinds_of_plugins())
+
+
+def single(units: Iterable[Unit | Gang]) -> Iterator[Unit]:
+    """The units, and those of gangs."""
+    for unit in units:
+        yield from unit.members if isinstance(unit, Gang) else (unit,)
+
+
+def _is_question(obj: ApiObject, pods: Set[ObjectKey]) -> bool:
+    """Objects to place are not part of the fleet; nor are other pending claims."""
+    pending = isinstance(obj, ResourceClaim) and obj.allocation is None
+    return pending or isinstance(obj, ResourceClaimTemplate) or (isinstance(obj, Pod) and obj.key in pods)
+
+
+def last_of(objects: Iterable[T]) -> tuple[T, ...]:
+    """The last object of each name."""
+    return tuple({one.key: one for one in objects}.values())

@@ -33,16 +33,15 @@ from reconciler.control.fence import Fence
 from reconciler.control.gangs.handler import GangHandler, GangWriter
 from reconciler.control.gangs.planner import GangPlanner
 from reconciler.control.gangs.search import GangSearch
-from reconciler.control.held_room import HeldRoomKeeper, HeldRoomTakeover
+from reconciler.control.handler import Blocked, Decide
+from reconciler.control.held_room import HeldRoomKeeper, HeldRoomTakeover, KeptConfigMap
 from reconciler.control.intake import Intake
-from reconciler.control.kept_config_map import KeptConfigMap
 from reconciler.control.loop import Failures, Reconciler
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner
 from reconciler.control.settler import HandOver, Settler
 from reconciler.control.shadow import Shadow
 from reconciler.control.special_claims import HandOverTerms
-from reconciler.control.steps import Blocked, Decide
 from reconciler.control.units import Unit
 from reconciler.control.waiting import Pause, Pending, Switch
 from reconciler.operations.journal.entries import RECORDED_SETTINGS, Header

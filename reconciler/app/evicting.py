@@ -13,8 +13,7 @@ from reconciler.aio.tasks import forever
 from reconciler.app.control import Control
 from reconciler.app.foundation import Foundation, now
 from reconciler.app.from_settings import Job, goals
-from reconciler.app.making_room import RoomPlanner
-from reconciler.app.moving import MovePlanner
+from reconciler.app.moving import MovePlanner, RoomPlanner
 from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import Right, missing_rights
 from reconciler.cluster.kinds import BUDGET
@@ -23,12 +22,11 @@ from reconciler.cluster.watch import follow
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.held_room import HeldRoomKeeper
 from reconciler.control.ownership import Ownership
-from reconciler.control.relocation.candidates import Candidates
 from reconciler.control.relocation.evictor import Evictor, KnownBudgets, Rates, Turns
 from reconciler.control.relocation.moves import Allowed, MovesAdvice
 from reconciler.control.relocation.preemptor import Preemptor
 from reconciler.control.relocation.rebalancer import MovesTerms, Rebalancer
-from reconciler.control.relocation.relocator import Means, Terms
+from reconciler.control.relocation.relocator import Candidates, Means, Terms
 from reconciler.control.waiting import Pending
 from reconciler.errors import Gone, Rejected, Relist, Retry
 from reconciler.operations.signals import moves_signals, room_signals

@@ -14,7 +14,7 @@ from reconciler.app.leadership import LeaderRole, leader_role
 from reconciler.cluster.client import Client
 from reconciler.cluster.kinds import Resource
 from reconciler.cluster.transport import GuardedTransport, Transport, never
-from reconciler.operations.metrics.requests import Metered, NoTraces, tracing
+from reconciler.operations.metrics.meters import Metered, NoTraces, tracing
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.telemetry import Telemetry
 from reconciler.settings import Settings

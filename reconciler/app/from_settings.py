@@ -19,7 +19,7 @@ from reconciler.cluster.kinds import Resource, Served
 from reconciler.control.demand import read_demand_file
 from reconciler.control.ownership import Ownership
 from reconciler.errors import Malformed, Rejected
-from reconciler.ha.lease_record import LONGEST, Terms
+from reconciler.ha.elector import LONGEST, Terms
 from reconciler.ha.shard import Shard, parse_shard
 from reconciler.settings import Settings
 

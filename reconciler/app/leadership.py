@@ -18,9 +18,8 @@ from reconciler.cluster.watch import Recall
 from reconciler.control.fence import Fence
 from reconciler.control.intake import Intake
 from reconciler.errors import ReconcilerError
-from reconciler.ha.campaign import Campaign, Leases
+from reconciler.ha.campaign import Campaign, FencedTransport, Leases
 from reconciler.ha.elector import Elector
-from reconciler.ha.fenced_transport import FencedTransport
 from reconciler.operations.metrics import catalogue as of
 from reconciler.operations.metrics.meters import labelled, single
 from reconciler.operations.page.sources import Fact

@@ -1,16 +1,250 @@
-"""Runs one process from start to end: the tree of its tasks, and how they end."""
+"""Makes all parts of the process by their constructors, and runs it: the tree of its tasks, and how they
+end.
+"""
 
 import asyncio
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
+from random import random
 
 import structlog
+from msgspec import Struct
 
-from reconciler.aio.tasks import Stopped
-from reconciler.app.build import Parts, build
-from reconciler.cluster.transport import Transport
-from reconciler.control.decisions.declaration import Report
+from reconciler.aio.tasks import COLLECTIONS, Stopped, forever, unless
+from reconciler.api.migrate.special_claims import mapping, read_map
+from reconciler.api.plugins import PLUGINS
+from reconciler.app.control import (
+    build_control,
+    keeper_of,
+    learner_of,
+    placing,
+    recording,
+    shadow_of,
+    switches,
+)
+from reconciler.app.evicting import check_rights, evicting
+from reconciler.app.foundation import Foundation, foundation
+from reconciler.app.from_settings import (
+    Found,
+    Job,
+    check,
+    discovered,
+    log_lacks,
+    ownership,
+    rules,
+)
+from reconciler.app.leadership import Alone, Candidate, Leadership, recalls_for
+from reconciler.app.observing import inboxes_of, listeners, observe
+from reconciler.app.running import Start
+from reconciler.cluster.client import Client
+from reconciler.cluster.discovery import negotiate
+from reconciler.cluster.events import IsKnown
+from reconciler.cluster.kinds import ON_DEMAND, Resource, Served, resource_of
+from reconciler.cluster.transport import PatientTransport, Transport
+from reconciler.cluster.watch import Recall, Sink, follow
+from reconciler.control.audit import Auditor
+from reconciler.control.decisions.declaration import Numbering, Report, Reporter
+from reconciler.control.intake import Intake
+from reconciler.control.loop import Reconciler
+from reconciler.control.shadow import Shadow
+from reconciler.control.template_maker import TemplateMaker
+from reconciler.errors import Gone, ReconcilerError
+from reconciler.operations.journal.recording import Recorder
+from reconciler.operations.metrics.meters import NoTraces
 from reconciler.operations.serving.port import StatusPort
+from reconciler.operations.telemetry import OperationsObserver, TaskHealth
 from reconciler.settings import Settings
+from reconciler.state.store import Store
+
+
+class Parts(Struct, frozen=True):
+    """Parts that were built and do not run yet. Nothing is added to them later."""
+
+    settings: Settings
+    stop: asyncio.Event
+    """Set to end the process"""
+    kinds: tuple[str, ...]
+    """The watched kinds"""
+    reconciler: Reconciler
+    shadow: Shadow | None
+    """Replaces the reconciler in shadow mode"""
+    leadership: Leadership
+    jobs: tuple[Job, ...]
+    """Run from the start until `stop` is set"""
+    task_health: TaskHealth
+    """Records every job that ends"""
+    recorder: Recorder | None
+    traces: NoTraces
+
+
+def template_maker_of(
+    settings: Settings, intake: Intake, sink: Sink, client: Client, leads: Callable[[], bool]
+) -> TemplateMaker | None:
+    """None if no templates are to be made. Raises Malformed for a file that is no resource map."""
+    if not settings.make_templates or settings.mode == "shadow":
+        return None
+    # What templates are named by does not depend on classes. A mistake in the file stops the start.
+    resources = mapping((), read_map(settings.resource_map), str(settings.resource_map or ""))
+    return TemplateMaker(intake, sink, client, resources=resources, leads=leads)
+
+
+FREEZE_SECONDS = 0.05
+"""How often a listing under way is looked at"""
+GROWN = 3
+"""Collections of the youngest generation after which its objects count as listed. A process whose listing
+fails again and again collects its garbage all the same"""
+
+
+def watches(
+    client: Client,
+    served: Served,
+    sink: Sink,
+    recalls: Mapping[str, Recall],
+    is_known: IsKnown,
+) -> Iterator[Job]:
+    """A watch on each kind. `recalls` are by kind, for kinds that have one."""
+    for resource in served:
+        recall = recalls.get(resource.kind)
+        yield Job(f"watch {resource.plural}", partial(_watch, client, resource, sink, recall, is_known))
+
+
+def watches_on_demand(client: Client, intake: Intake, sink: Sink) -> Iterator[Job]:
+    """A watch on each kind that is listed when a pod needs it."""
+    for kind in ON_DEMAND:
+        name = f"watch {resource_of(kind).full_name} on demand"
+        yield Job(name, partial(_watch_on_demand, client, kind, intake, sink))
+
+
+def audit(intake: Intake, report: Report, seconds: float) -> Job:
+    """Audit for devices and counters that are allocated twice, at most once in `seconds`."""
+    return Job("audit", Auditor(intake.changed, intake.store, report, seconds, intake.audit).run)
+
+
+def sparing_the_collector(intake: Intake) -> Job:
+    """Collect garbage rarely, and never traverse listed objects."""
+    return Job("spare the collector", partial(_spare_the_collector, intake))
+
+
+async def _watch(
+    client: Client, resource: Resource, sink: Sink, recall: Recall | None, is_known: IsKnown
+) -> None:
+    watch = follow(client, resource, sink=sink, random=random, recall=recall, is_known=is_known)
+    await forever(resource.plural, watch)
+
+
+async def _watch_on_demand(client: Client, kind: str, intake: Intake, sink: Sink) -> None:
+    await intake.wanted[kind].wait()
+
+    def failed(exc: ReconcilerError) -> None:
+        if isinstance(exc, Gone):
+            intake.not_served(kind)
+        else:
+            intake.cannot_list(kind, str(exc))
+
+    choose = partial(negotiate, client, kind)
+    watch = follow(client, resource_of(kind), sink=sink, random=random, on_error=failed, choose=choose)
+    await forever(resource_of(kind).plural, watch)
+
+
+async def _spare_the_collector(intake: Intake) -> None:
+    """Listed objects stay, as do the pools that are built of them; to traverse them at every collection would
+    block the loop for tens of milliseconds with ten thousand devices. That holds during a long listing, too.
+    Next to no garbage of ours is circular.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(*COLLECTIONS)
+    gc.freeze()  # modules and classes
+    try:
+        starting = True
+        while starting:
+            await asyncio.sleep(FREEZE_SECONDS)
+            starting = not intake.listed.is_set() or intake.store.supply.unbuilt
+            if not starting or gc.get_count()[1] >= GROWN:
+                gc.freeze()  # without a collection, which would walk it once more
+        await asyncio.Event().wait()
+    finally:
+        gc.set_threshold(*before)
+
+
+async def build(
+    settings: Settings,
+    transport: Transport,
+    *,
+    stop: asyncio.Event,
+    on_decision: Report | None = None,
+    port: StatusPort | None = None,
+) -> Parts:
+    """Build in two steps: first what serves the status port, the rest when the API server has responded.
+
+    `on_decision` gets every decision. Raises Rejected if the settings or the server do not allow to start,
+    and Stopped if `stop` is set before the server has responded.
+    """
+    check(settings)
+    base = foundation(settings, transport, stop=stop, port=port)
+    client = base.connection(PatientTransport(base.transport)).client
+    found = await unless(stop, discovered(client, settings))
+    log_lacks(found)
+    await unless(stop, check_rights(settings, client))
+    starts: list[Start | None] = [
+        await unless(stop, plugin.prepare(client, settings, found.served)) for plugin in PLUGINS
+    ]
+    return _rest(base, found, [start for start in starts if start is not None], on_decision)
+
+
+def _rest(base: Foundation, found: Found, starts: Sequence[Start], on_decision: Report | None) -> Parts:
+    """Build what depends on the kinds that the server serves."""
+    settings, clock, served = base.settings, base.clock, found.served
+    inboxes = inboxes_of(base)
+    observer = OperationsObserver(base.telemetry.meters, base.traces, listeners(base, inboxes, on_decision))
+    reporter = Reporter(Numbering(random), observer)
+    ours, semantics = ownership(settings), rules(settings, lacking=found.off)
+    recorder = recording(settings, semantics, ours, base.clock)
+    store = Store(semantics)
+    choosing = placing(base, store, recorder)
+    core = build_control(base, found, ours, store, recorder, reporter, inboxes.pending, choosing, starts)
+    intake, client = core.intake, core.connection.client
+    recalls = recalls_for(settings, served, [kind for one in core.plugins for kind in one.holders])
+    if base.role is None:
+        leadership: Alone | Candidate = Alone(core.fence)
+    else:
+        leadership = Candidate(base.role, intake, core.fence, recalls, clock=clock)
+    learner = learner_of(settings, intake, core.sink, choosing, client, leadership.leads)
+    sink = core.sink if learner is None else learner.take
+    maker = template_maker_of(settings, intake, sink, client, leadership.leads)
+    sink = sink if maker is None else maker.take
+    shadow = shadow_of(settings, intake, ours, sink, choosing.in_use, clock=clock, report=reporter.report)
+    sink = sink if shadow is None else shadow.take
+    task_health = TaskHealth(base.stop)
+    keeper = None if core.held_room is None else keeper_of(intake, core.held_room, leadership.leads)
+    leaving = evicting(base, core, ours, inboxes.pending, reporter.report, leadership.leads, keeper)
+    return Parts(
+        settings=settings,
+        stop=base.stop,
+        kinds=tuple([resource.kind for resource in served]),
+        reconciler=core.reconciler,
+        shadow=shadow,
+        leadership=leadership,
+        jobs=(
+            *watches(client, served, sink, recalls, intake.skips),
+            *watches_on_demand(client, intake, sink),
+            audit(intake, reporter.report, settings.fixed.audit_seconds),
+            *([] if learner is None else [Job("learn the demand", learner.run)]),
+            *([] if maker is None else [Job("make templates", maker.run)]),
+            *switches(settings, client, intake.pause),
+            *observe(base, found, core, leadership, inboxes, task_health, choosing, leaving),
+            *leaving.jobs,
+            *(job for one in core.plugins for job in one.jobs(core, keeper)),
+            *([] if keeper is None else [Job("write down held room", keeper.run)]),
+            Job("expire nominations", partial(intake.nominating.run, clock)),
+            sparing_the_collector(intake),
+        ),
+        task_health=task_health,
+        recorder=recorder,
+        traces=base.traces,
+    )
+
 
 log = structlog.get_logger()
 

@@ -15,12 +15,11 @@ from reconciler.control.decisions.declaration import Report
 from reconciler.control.intake import Intake
 from reconciler.control.relocation.moves import MovesAdvice
 from reconciler.control.waiting import Pending
-from reconciler.operations.doctor_schedule import DoctorSchedule
-from reconciler.operations.events.events import Events
-from reconciler.operations.events.recorder import EventInbox, EventRecorder, LastingRefusals
-from reconciler.operations.events.unmanaged import UnmanagedClaims
+from reconciler.operations.events_recorder import EventInbox, EventRecorder, LastingRefusals
+from reconciler.operations.events_writer import Events
+from reconciler.operations.findings import DoctorSchedule, UnmanagedClaims
 from reconciler.operations.metrics.devices import Capacity
-from reconciler.operations.page.overview import Recent
+from reconciler.operations.page.panels import Recent
 from reconciler.operations.page.routes import page_routes
 from reconciler.operations.page.sources import RefusalMessages, Sources
 from reconciler.operations.serving.port import Route

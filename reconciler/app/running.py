@@ -16,11 +16,10 @@ from reconciler.cluster.kinds import Resource
 from reconciler.cluster.pod_writer import PodWriter
 from reconciler.cluster.watch import Sink, follow
 from reconciler.control.decisions.declaration import Report
-from reconciler.control.handler import Handler
+from reconciler.control.handler import Blocked, Handler
 from reconciler.control.held_room import HeldRoomKeeper
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
-from reconciler.control.steps import Blocked
 from reconciler.operations.journal.recording import Recorder
 from reconciler.operations.page.sources import PluginView
 from reconciler.operations.signals import MoreSeries

@@ -12,17 +12,7 @@ from msgspec import Struct
 
 from reconciler.cel import types
 from reconciler.cel.errors import RefusedAt
-from reconciler.cel.library import (
-    amounts,
-    formats,
-    formatting,
-    lists,
-    network,
-    standard,
-    strings,
-    times,
-    urls,
-)
+from reconciler.cel.library import formats, kubernetes, lists, standard, strings, times, urls
 from reconciler.cel.library.lists import ORDERED
 from reconciler.cel.tree import (
     Bind,
@@ -58,7 +48,7 @@ from reconciler.cel.types import (
 )
 from reconciler.cel.values import NAMES
 
-_LIBRARIES = (standard, times, urls, lists, amounts, strings, formatting, network, formats)
+_LIBRARIES = (standard, times, urls, lists, kubernetes, strings, strings, kubernetes, formats)
 _CHECKED_ONLY = types.Library()
 """Calls that the evaluator carries out by itself."""
 _CHECKED_ONLY.declare("_==_", "T, T -> bool")

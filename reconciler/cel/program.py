@@ -17,8 +17,8 @@ from reconciler.cel.check import DEVICE_SELECTOR, Checked, Environment, check
 from reconciler.cel.errors import MASK_COST_LIMIT, CelError, CelRefused, Exhausted, Fatal, RefusedAt
 from reconciler.cel.evaluate import Emitter, Run
 from reconciler.cel.leaves import ERROR, FATAL, NO, YES, Budget, Codes, Leaf, batch
-from reconciler.cel.library.formatting import Clause, clauses, takes
 from reconciler.cel.library.standard import compiled
+from reconciler.cel.library.strings import Clause, clauses, takes
 from reconciler.cel.reading import read
 from reconciler.cel.reads import Part, Read, inline, reads
 from reconciler.cel.rows import Masks, Rows, Where

@@ -29,8 +29,8 @@ from reconciler.cli.output import (
     print_line,
     print_table,
     remark,
+    track_progress,
 )
-from reconciler.cli.progress import track_progress
 from reconciler.cli.rule_options import (
     koordinator_semantics_option,
     policy_options,
@@ -155,7 +155,7 @@ def _lines(report: PodReport) -> Iterator[str]:
 def _written(raw: Mapping[str, Any], given: PodGrant) -> dict[str, Any]:
     """A pod with its devices, as `run` would write it."""
     # Late import: the server imports HTTP, which is slow.
-    from reconciler.embedded.patches import apply_json_patch  # noqa: PLC0415
+    from reconciler.embedded.bodies import apply_json_patch  # noqa: PLC0415
 
     pod = apply_json_patch(dict(raw), given.patch)
     assert isinstance(pod, dict)

@@ -4,23 +4,41 @@ import asyncio
 import signal
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from reconciler.api.manifests.documents import InvalidDocument, documents
-from reconciler.api.objects.semantics import NEWEST_MINOR
+from reconciler.api.manifests.bundle import bundle
+from reconciler.api.manifests.documents import Document, InvalidDocument, Origin, documents
+from reconciler.api.migrate.special_claims import is_special
+from reconciler.api.objects.core import GATE
+from reconciler.api.objects.semantics import NEWEST_MINOR, Semantics
+from reconciler.api.validation.kinds import Object
 from reconciler.cli.convert import read_for_server
 from reconciler.cli.exits import Exit, exit_on_errors
 from reconciler.cli.options import files_option
-from reconciler.cli.special_claims import schedule
+from reconciler.control.offline import decide
 from reconciler.embedded import ApiServer, run_controllers, serve
 from reconciler.embedded.accounts import Roles, read_tokens
 from reconciler.embedded.guard import Guard
-from reconciler.operations.logs.setup import configure
+from reconciler.operations.log_setup import configure
+
+
+def schedule(others: Iterable[Object], pod: Object) -> tuple[str, Object] | None:
+    """The node of a pod, and its special claim with an allocation there; None if it fits nowhere.
+
+    `others` are what it meets: devices, nodes, allocated claims and bound pods.
+    """
+    gated = {**pod, "spec": {**pod["spec"], "schedulingGates": [{"name": GATE}]}}
+    raws = (*others, gated)
+    report = decide(bundle(Document(Origin("server", at), raw) for at, raw in enumerate(raws)), Semantics())
+    nodes = {plan.claim.name: plan.node for granted in report.granted for plan in granted.plans}
+    made = (claim for claim in report.allocated(datetime.now(UTC)) if is_special(claim))
+    return next(((nodes[claim["metadata"]["name"]], claim) for claim in made), None)
 
 
 @click.command()

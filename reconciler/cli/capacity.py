@@ -10,9 +10,8 @@ from msgspec.structs import replace
 
 from reconciler.allocation.dra.budget import STEPS
 from reconciler.analysis.manifest_world import supply_of
-from reconciler.analysis.sizing.answer import Option, Sizing, as_json
+from reconciler.analysis.sizing.answer import Option, Sizing, as_json, node_claims, node_groups
 from reconciler.analysis.sizing.demand import Item, items_in, items_of, pending_units
-from reconciler.analysis.sizing.node_requests import node_claims, node_groups
 from reconciler.analysis.sizing.patterns import Shape, distinct_shapes, shape_of
 from reconciler.analysis.sizing.sizing import size
 from reconciler.analysis.world import world_of
@@ -33,19 +32,21 @@ from reconciler.cli.cluster import (
     note_held_room,
     split_held_room,
 )
-from reconciler.cli.contexts import (
+from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
+from reconciler.cli.input import read_files, read_valid
+from reconciler.cli.options import (
     Reached,
     ask_each,
     check_contexts,
     contexts_as_json,
+    contexts_option,
+    fleet_options,
     report_unreached,
     side_by_side,
 )
-from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
-from reconciler.cli.input import read_files, read_valid
-from reconciler.cli.options import contexts_option, fleet_options
 from reconciler.cli.output import (
     Console,
+    ProgressTracker,
     Table,
     as_documents,
     echo_value,
@@ -53,8 +54,8 @@ from reconciler.cli.output import (
     print_table,
     remark,
     remarks_on,
+    track_progress,
 )
-from reconciler.cli.progress import ProgressTracker, track_progress
 from reconciler.errors import counted
 from reconciler.state.nominations import NOBODY, Nomination, Nominee, of_claim, own_of_all
 

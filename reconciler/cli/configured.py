@@ -123,7 +123,7 @@ class _OfDeployment(dict[str, Any]):
             return {}
         if given.get("contexts"):
             return _by_default("several clusters are read")
-        from reconciler.operations.logs.setup import configure  # noqa: PLC0415 - only the client writes lines
+        from reconciler.operations.log_setup import configure  # noqa: PLC0415 - only the client writes lines
         from reconciler.settings import load  # noqa: PLC0415 - as in `_from_file`
 
         configure("warning", "short")

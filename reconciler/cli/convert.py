@@ -17,14 +17,13 @@ from reconciler.api.objects.semantics import NEWEST_MINOR
 from reconciler.api.validation.fields import WrongType
 from reconciler.api.validation.kinds import GroupVersion, Object, Review
 from reconciler.api.validation.served_kinds import every_kind
+from reconciler.api.versions.kinds import OLDEST_MINOR
 from reconciler.api.versions.reading import needs_conversion
-from reconciler.api.versions.releases import OLDEST_MINOR
 from reconciler.cel.refusals import REFUSES
 from reconciler.cli.exits import NoAnswer, exit_unless
 from reconciler.cli.input import nothing_in, read_manifests, report_ignored, report_refused, report_warnings
 from reconciler.cli.options import files_option, output_option, strict_option
-from reconciler.cli.output import as_documents, as_list, plain
-from reconciler.cli.progress import track_progress
+from reconciler.cli.output import as_documents, as_list, plain, track_progress
 
 
 @click.command()

@@ -28,7 +28,7 @@ from reconciler.cluster.client import Client
 from reconciler.cluster.http import CONNECT_SECONDS, HttpTransport
 from reconciler.cluster.kinds import Resource
 from reconciler.errors import ReconcilerError
-from reconciler.operations.logs.setup import configure
+from reconciler.operations.log_setup import configure
 from reconciler.operations.serving.access import Denied, Local
 from reconciler.operations.serving.port import StatusPort
 

@@ -19,8 +19,16 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.cluster import Connection
 from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
 from reconciler.cli.options import fleet_options
-from reconciler.cli.output import Console, Table, echo_value, print_line, print_table, remark
-from reconciler.cli.progress import ProgressTracker, track_progress
+from reconciler.cli.output import (
+    Console,
+    ProgressTracker,
+    Table,
+    echo_value,
+    print_line,
+    print_table,
+    remark,
+    track_progress,
+)
 from reconciler.cli.world import read_world
 from reconciler.errors import Rejected, counted
 

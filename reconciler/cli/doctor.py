@@ -13,24 +13,29 @@ from reconciler.analysis.doctor.findings import Finding, Severity, read_input
 from reconciler.api.manifests.documents import Document, InvalidDocument, Origin, lines_of, of_texts, texts
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.cluster import Connection, connected, list_objects
-from reconciler.cli.contexts import (
-    ask_each,
-    check_contexts,
-    contexts_as_json,
-    print_heading,
-    report_unreached,
-)
 from reconciler.cli.exits import NoAnswer, Unreachable, errors_as, exit_unless
 from reconciler.cli.input import nothing_in
 from reconciler.cli.options import (
     FOR_PEOPLE,
+    ask_each,
+    check_contexts,
     cluster_options,
+    contexts_as_json,
     contexts_option,
     manifest_options,
     output_option,
+    print_heading,
+    report_unreached,
 )
-from reconciler.cli.output import Console, Table, echo_value, object_name, print_line, print_table
-from reconciler.cli.progress import track_progress
+from reconciler.cli.output import (
+    Console,
+    Table,
+    echo_value,
+    object_name,
+    print_line,
+    print_table,
+    track_progress,
+)
 from reconciler.cli.rule_options import rules_options
 from reconciler.errors import counted
 

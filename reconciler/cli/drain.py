@@ -22,8 +22,7 @@ from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
 from reconciler.cli.make_room import print_drain
 from reconciler.cli.names import completing
 from reconciler.cli.options import fleet_options
-from reconciler.cli.output import echo_value
-from reconciler.cli.progress import track_progress
+from reconciler.cli.output import echo_value, track_progress
 from reconciler.cli.world import read_world
 
 

@@ -1,33 +1,24 @@
 """`dra-reconciler explain`: why a claim is pending, from manifests or from a cluster."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
 from reconciler.allocation.dra.budget import STEPS
+from reconciler.allocation.explanation import Explanation, Kind, Request, Step
 from reconciler.allocation.policies.selection import Policies
-from reconciler.allocation.reasons.explanation import Explanation
-from reconciler.allocation.reasons.reasons import REASONS
-from reconciler.analysis.explain.report import as_json
+from reconciler.allocation.reason_table import REASONS
+from reconciler.analysis.explain.explain import as_json
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.similar_names import instead
 from reconciler.cli.cluster import Connection, from_cluster
-from reconciler.cli.contexts import (
-    Reached,
-    ask_each,
-    check_contexts,
-    contexts_as_json,
-    print_heading,
-    report_unreached,
-)
 from reconciler.cli.exits import Exit, NoAnswer, errors_as, exit_unless
 from reconciler.cli.explain_cluster import ask_cluster
 from reconciler.cli.explain_list import FITS, Line, Selection, of_cluster, of_manifests, print_lines, watch
-from reconciler.cli.explanation import print_explanation
 from reconciler.cli.input import read_files, read_manifests, report_refused, report_warnings
 from reconciler.cli.names import completing
 from reconciler.cli.options import (
@@ -35,18 +26,119 @@ from reconciler.cli.options import (
     FOR_PEOPLE,
     POD_TYPES,
     Clock,
+    Reached,
+    ask_each,
+    check_contexts,
+    contexts_as_json,
     contexts_option,
     fleet_options,
     named,
     namespace_of,
     namespace_option,
     pass_clock,
+    print_heading,
+    report_unreached,
 )
-from reconciler.cli.output import Console, echo_value, plain, print_line, remark
-from reconciler.cli.progress import track_progress
+from reconciler.cli.output import Console, echo_value, plain, print_line, remark, track_progress, wrapped
 from reconciler.cli.rule_options import koordinator_semantics_option, policy_options
 from reconciler.control.offline import decide
+from reconciler.errors import counted
 from reconciler.library.explaining import Situation, in_manifests
+
+BAR = 24
+WORDS_INDENT = 10
+"""Of words below their bar: as far as the number reaches"""
+_ON_NODES = frozenset({Kind.ALIGNMENT, Kind.PARTITION})
+"""Gates that show the number of nodes"""
+
+
+def print_explanation(explanation: Explanation, out: TextIO) -> None:
+    """Print a decision: its result, each request with its funnel, and what to do."""
+    console = Console(out)
+    block = _block(out)
+    print_line(console, _head(explanation))
+    for request in explanation.requests:
+        console.print()
+        owner = "pod" if explanation.pod is not None else "claim"
+        print_line(console, f"request {request.request} of {owner} {request.claim} needs {_wanted(request)}")
+        for line in _funnel(request, block, console.width):
+            console.print(line)
+        for line in request.sentences():
+            print_line(console, line)
+    for line in _tail(explanation):
+        print_line(console, line)
+
+
+def _block(out: TextIO) -> str:
+    try:
+        "█".encode(out.encoding or "ascii")
+    except UnicodeError:
+        return "#"
+    return "█"
+
+
+def _head(explanation: Explanation) -> str:
+    claims = ", ".join(map(str, explanation.claims))
+    subject = f"claim{'s' if len(explanation.claims) > 1 else ''} {claims}"
+    if explanation.pod is not None:
+        subject = f"pod {explanation.pod}"
+    if explanation.allocatable:
+        return f"{subject}: can be allocated on node {explanation.node}"
+    message = explanation.message
+    if len(explanation.claims) == 1:  # the subject names the claim
+        message = message.removeprefix(f"claim {explanation.claims[0]}, ")
+    return f"{subject}: {explanation.reason}: {message}"
+
+
+def _wanted(request: Request) -> str:
+    if request.wanted is None:
+        return "all matching devices"
+    return counted(request.wanted, "device")
+
+
+def _funnel(request: Request, block: str, width: int) -> Iterator[str]:
+    """A number, a bar and words for each gate. Words that are too long for their place follow below."""
+    rows = [(request.devices, "all devices")]
+    rows += [(step.left, plain(_words(step))) for step in request.funnel]
+    for left, words in rows:
+        bar = block * _length(left, request.devices)
+        start = f"{left:>8}  {bar:<{BAR}}  "
+        parts = wrapped(words, width - len(start))
+        if all(len(part) <= width - len(start) for part in parts):
+            yield start + parts[0]
+            yield from (" " * len(start) + part for part in parts[1:])
+        else:
+            yield start.rstrip()
+            yield from (" " * WORDS_INDENT + part for part in wrapped(words, width - WORDS_INDENT))
+
+
+def _words(step: Step) -> str:
+    words = step.about + (f", error on {step.errors}" if step.errors else "")
+    if step.kind in _ON_NODES and step.nodes is not None:
+        words += f", on {counted(step.nodes, 'node') if step.nodes else 'no node'}"
+    return words + (f" ({step.detail})" if step.detail else "")
+
+
+def _length(left: int, total: int) -> int:
+    """The length of a bar; at least 1 if a device remains."""
+    return max(round(BAR * left / total), 1) if left else 0
+
+
+def _tail(explanation: Explanation) -> Iterator[str]:
+    if explanation.allocatable:
+        return
+    yield ""
+    if explanation.constraints:
+        yield f"without the constraint on {' or '.join(explanation.constraints)} it could be allocated"
+    if explanation.preferences:
+        yield f"without {' or '.join(explanation.preferences)} it could be allocated"
+    parts = (*explanation.conflict, *explanation.conflicting)
+    if len(parts) > 1:
+        yield f"these cannot hold together: {', '.join(f'{key} {text}' for key, text in parts)}"
+    yield from (f"decided by {short}" for short in explanation.deciding)
+    for miss in explanation.nearest:
+        yield f"nearest miss: {miss}"
+    yield f"what to do: {explanation.remedy}"
 
 
 def _known_reason(_ctx: click.Context, _option: click.Parameter, reason: str | None) -> str | None:

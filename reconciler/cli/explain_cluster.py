@@ -22,9 +22,9 @@ from reconciler.cli.cluster import KINDS, Connection, held_room_lines, list_obje
 from reconciler.cli.input import read_valid
 from reconciler.cli.world import intake_of, planners
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve, UngateAll
+from reconciler.control.handler import Blocked, Decide, Nothing
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import MANAGED
-from reconciler.control.steps import Blocked, Decide, Nothing
 from reconciler.control.units import Kind, Unit, gang_unit
 from reconciler.errors import Malformed, Rejected
 from reconciler.library.explaining import (

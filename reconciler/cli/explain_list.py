@@ -24,10 +24,10 @@ from reconciler.cli.explain_cluster import answer_now, gang_now
 from reconciler.cli.output import Console, Table, echo_value, object_name, print_line, print_table
 from reconciler.cli.world import intake_of, planners
 from reconciler.control.gangs.planner import GangPlanner
+from reconciler.control.handler import Blocked, Decide
 from reconciler.control.intake import Intake
 from reconciler.control.offline import Report
 from reconciler.control.planner import Planner
-from reconciler.control.steps import Blocked, Decide
 from reconciler.control.units import Kind, Unit, gang_unit
 
 FITS = "Allocatable"

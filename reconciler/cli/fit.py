@@ -22,8 +22,7 @@ from reconciler.cli.options import (
     output_option,
     strict_option,
 )
-from reconciler.cli.output import Console, Table, echo_value, print_line, print_table
-from reconciler.cli.progress import track_progress
+from reconciler.cli.output import Console, Table, echo_value, print_line, print_table, track_progress
 from reconciler.cli.rule_options import release_and_rules_options, steps_option
 from reconciler.cli.world import read_world
 from reconciler.errors import counted

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from reconciler.api.manifests.bundle import Bundle, bundle
+from reconciler.api.manifests.bundle import Bundle, bundle, unknown_parts
 from reconciler.api.manifests.documents import (
     STDIN,
     SUFFIXES,
@@ -19,14 +19,12 @@ from reconciler.api.manifests.documents import (
     documents,
     manifests_in,
 )
-from reconciler.api.manifests.unknown import unknown_parts
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.versions.reading import read
 from reconciler.cli.cluster import Connection, list_objects
 from reconciler.cli.exits import NoAnswer, note_refusal
 from reconciler.cli.options import strict
-from reconciler.cli.output import remark
-from reconciler.cli.progress import SILENT, ProgressTracker
+from reconciler.cli.output import SILENT, ProgressTracker, remark
 from reconciler.errors import Malformed, counted
 
 

@@ -18,8 +18,7 @@ from reconciler.cli.cluster import Connection
 from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
 from reconciler.cli.names import completing
 from reconciler.cli.options import fleet_options, namespace_of, namespace_option
-from reconciler.cli.output import Console, Table, echo_value, print_line, print_table
-from reconciler.cli.progress import track_progress
+from reconciler.cli.output import Console, Table, echo_value, print_line, print_table, track_progress
 from reconciler.cli.world import Asking, Waiting, read_world
 from reconciler.errors import counted
 

@@ -10,23 +10,15 @@ import click
 
 from reconciler.api.manifests.bundle import bundle
 from reconciler.api.manifests.documents import Document, InvalidDocument, documents
-from reconciler.api.migrate.mapping import MOST, Resources, mapping, read_map
 from reconciler.api.migrate.pods import Template
+from reconciler.api.migrate.special_claims import MOST, Resources, mapping, read_map
 from reconciler.api.migrate.workloads import Migration
 from reconciler.api.migrate.workloads import migrate as migrate_objects
 from reconciler.api.objects.claims import DeviceClass
 from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
 from reconciler.cli.input import nothing_in, report_refused
 from reconciler.cli.options import manifest_options, namespace_option, output_option
-from reconciler.cli.output import (
-    Console,
-    as_documents,
-    as_list,
-    object_name,
-    plain,
-    print_line,
-    remark,
-)
+from reconciler.cli.output import Console, as_documents, as_list, object_name, plain, print_line, remark
 from reconciler.errors import counted
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}

@@ -14,12 +14,12 @@ from pydantic.fields import FieldInfo
 
 import reconciler.plugins  # noqa: F401 - their reasons are on a page
 from reconciler.analysis.capacity.layout import MAX_PROFILES
-from reconciler.analysis.explain.report import reasons_page
+from reconciler.analysis.explain.explain import reasons_page
 from reconciler.cli.help import first_sentence
 from reconciler.cli.run import run
 from reconciler.control.decisions.declaration import Level, MetricSpec
 from reconciler.control.decisions.every import DECISIONS
-from reconciler.operations.logs.catalogue import (
+from reconciler.operations.log_catalogue import (
     COMMON,
     DECISION_EVENTS,
     FIELDS,

@@ -13,15 +13,7 @@ from reconciler.api.versions.reading import loaded, read
 from reconciler.cli.cluster import Connection, connected
 from reconciler.cli.exits import Unreachable, errors_as, exit_unless
 from reconciler.cli.options import cluster_options_to, namespace_option, output_option
-from reconciler.cli.output import (
-    Console,
-    Table,
-    echo_value,
-    object_name,
-    print_line,
-    print_table,
-    remark,
-)
+from reconciler.cli.output import Console, Table, echo_value, object_name, print_line, print_table, remark
 from reconciler.cluster.client import Client
 from reconciler.cluster.kinds import POD
 from reconciler.cluster.pod_writer import ungate

@@ -7,21 +7,20 @@ from typing import Any
 import click
 from msgspec import to_builtins
 
+from reconciler.allocation.explanation import Explanation
 from reconciler.allocation.policies.names import POLICIES
 from reconciler.allocation.policies.selection import parse_policies
-from reconciler.allocation.reasons.explanation import Explanation
-from reconciler.analysis.explain.report import as_json
+from reconciler.analysis.explain.explain import as_json
 from reconciler.cli.exits import exit_unless
-from reconciler.cli.explanation import print_explanation
+from reconciler.cli.explain import print_explanation
 from reconciler.cli.options import output_option
-from reconciler.cli.output import Console, echo_value, print_line
-from reconciler.cli.progress import track_progress
+from reconciler.cli.output import Console, echo_value, print_line, track_progress
 from reconciler.cli.rule_options import checked_policies, demand_in, demand_option
 from reconciler.control.inputs import Answered, Outcome
 from reconciler.errors import Rejected, counted
 from reconciler.operations.journal.replaying import Again, Tally
 from reconciler.operations.journal.replaying import replay as replay_journal
-from reconciler.operations.logs.setup import configure
+from reconciler.operations.log_setup import configure
 
 
 @click.command()

@@ -30,7 +30,7 @@ from reconciler.cli.rule_options import (
 from reconciler.cluster.client import Client
 from reconciler.cluster.http import connect
 from reconciler.cluster.target import choose_target, without_password
-from reconciler.operations.logs.setup import configure
+from reconciler.operations.log_setup import configure
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.serving.server import access_for, serving
 from reconciler.settings import REMOVED, Flag, Settings, flag_of, load
@@ -165,7 +165,7 @@ async def reconcile(
 
 async def _with_server(settings: Settings, raws: Sequence[dict[str, Any]], stack: AsyncExitStack) -> Settings:
     """Start the embedded server until the stack is closed, and return the settings with its address."""
-    from reconciler.cli.special_claims import schedule  # noqa: PLC0415
+    from reconciler.cli.apiserver import schedule  # noqa: PLC0415
     from reconciler.embedded import ApiServer, run_controllers, serve  # noqa: PLC0415
 
     api = ApiServer()

@@ -8,9 +8,8 @@ from typing import Any
 
 import click
 
-from reconciler.analysis.capacity.evicted import held_under_taint
-from reconciler.analysis.capacity.grouping import LABEL
 from reconciler.analysis.capacity.lines import By
+from reconciler.analysis.capacity.use import LABEL, held_under_taint
 from reconciler.analysis.manifest_world import bundle_objects
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.plugins import PLUGINS
@@ -26,31 +25,29 @@ from reconciler.cli.cluster import (
     note_held_room,
     split_held_room,
 )
-from reconciler.cli.contexts import ask_each, check_contexts, contexts_as_json, report_unreached, side_by_side
 from reconciler.cli.exits import NoAnswer, errors_as
 from reconciler.cli.input import read_files, read_valid
 from reconciler.cli.names import completing
 from reconciler.cli.options import (
     FOR_PEOPLE,
     Clock,
+    ask_each,
+    check_contexts,
     cluster_options,
+    contexts_as_json,
     contexts_option,
     files_option,
     held_room_option,
     output_option,
     pass_clock,
+    report_unreached,
+    side_by_side,
     strict_option,
 )
 from reconciler.cli.output import Console, echo_value, print_table, remark, remarks_on
 from reconciler.cli.rule_options import rules_options
 from reconciler.cli.top_tables import ORDERS, NamespaceView, UsageView
-from reconciler.cli.top_view import (
-    NO_DEVICES,
-    StoreView,
-    TopOptions,
-    check_names,
-    watch_cluster,
-)
+from reconciler.cli.top_view import NO_DEVICES, StoreView, TopOptions, check_names, watch_cluster
 from reconciler.cluster.discovery import discover
 from reconciler.state.devices.readiness import readiness
 from reconciler.state.store import Store
@@ -184,7 +181,7 @@ def top(
             return
         if koordinator:
             # Late import: the other cases of `top` do not need it.
-            from reconciler.cli.top_plugin import show_plugin  # noqa: PLC0415
+            from reconciler.cli.top_extras import show_plugin  # noqa: PLC0415
 
             plugin = next(one for one in PLUGINS if one.name == "koordinator")
             show_plugin(plugin, connection, files, options, console, clock)

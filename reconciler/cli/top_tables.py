@@ -5,10 +5,10 @@ from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar
 
-from reconciler.analysis.capacity.grouping import LABEL, NamespaceHoldings, NamespaceUse, PendingClaims
 from reconciler.analysis.capacity.layout import FleetLayout, fleet_layout, shown
 from reconciler.analysis.capacity.lines import By, CounterUsage, Line, ProfileUsage, lines
 from reconciler.analysis.capacity.measure import Solver, measure
+from reconciler.analysis.capacity.use import LABEL, NamespaceHoldings, NamespaceUse, PendingClaims
 from reconciler.api.validation.fields import age
 from reconciler.cli.output import Table
 from reconciler.cli.top_view import StoreView, TopOptions

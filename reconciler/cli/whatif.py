@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from reconciler.allocation.dra.budget import STEPS
 from reconciler.allocation.policies.selection import Policies
+from reconciler.analysis.manifest_world import Fleet, fleet_of_manifests, last_of, of_plugins, single
 from reconciler.analysis.whatif.answering import answer
-from reconciler.analysis.whatif.fleet import Fleet, fleet_of_manifests, last_of, of_plugins, single
 from reconciler.analysis.whatif.reading import units_in
 from reconciler.analysis.whatif.scenario import (
     Answer,
@@ -37,8 +37,15 @@ from reconciler.cli.cluster import KINDS, Connection, from_cluster, list_objects
 from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
 from reconciler.cli.input import read_files, read_valid
 from reconciler.cli.options import fleet_options, namespace_of, namespace_option
-from reconciler.cli.output import Console, Table, echo_value, print_line, print_table
-from reconciler.cli.progress import ProgressTracker, track_progress
+from reconciler.cli.output import (
+    Console,
+    ProgressTracker,
+    Table,
+    echo_value,
+    print_line,
+    print_table,
+    track_progress,
+)
 from reconciler.cli.rule_options import koordinator_semantics_option, policy_options
 from reconciler.errors import Rejected, counted
 from reconciler.state.nominations import Nomination

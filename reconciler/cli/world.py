@@ -29,12 +29,12 @@ from reconciler.cli.cluster import (
 )
 from reconciler.cli.exits import NoAnswer
 from reconciler.cli.input import read_files, read_valid
-from reconciler.cli.progress import ProgressTracker
+from reconciler.cli.output import ProgressTracker
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve
+from reconciler.control.handler import Blocked, Decide
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner
-from reconciler.control.steps import Blocked, Decide
 from reconciler.control.units import GangRoster, Kind, Roster, Unit, gang_unit
 from reconciler.errors import Malformed
 from reconciler.state.store import Store

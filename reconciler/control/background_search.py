@@ -12,15 +12,15 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from reconciler.aio.worker_thread import Closed, ShouldContinue, WorkerThread
+from reconciler.aio.tasks import Closed, ShouldContinue, WorkerThread
 from reconciler.allocation.dra.budget import SelectorsNotRun, StepLimit, Unfinished, WhileWanted
 from reconciler.allocation.dra.selector_masks import SHARE, evaluate_all_selectors, warm_up
 from reconciler.api.objects.plan import Granted
 from reconciler.control.decider import Decider, Refusal
+from reconciler.control.handler import Decide
 from reconciler.control.inputs import Asked
 from reconciler.control.intake import Intake
 from reconciler.control.planner import Planner
-from reconciler.control.steps import Decide
 from reconciler.control.units import Kind, Unit
 from reconciler.state.devices.snapshot import Snapshot, still_valid, wants_all
 

@@ -3,7 +3,7 @@
 import asyncio
 from weakref import WeakKeyDictionary
 
-from reconciler.aio.worker_thread import short_switch_interval
+from reconciler.aio.tasks import short_switch_interval
 from reconciler.state.devices.inventory import Assembled, Assembly
 from reconciler.state.store import Store
 

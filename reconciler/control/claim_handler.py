@@ -15,13 +15,27 @@ from reconciler.control.background_search import BackgroundSearch
 from reconciler.control.decider import Decider, Refusal
 from reconciler.control.decisions.allocating import Allocated, Freed, Ungated, Waits
 from reconciler.control.decisions.declaration import Report
-from reconciler.control.handler import Act, Ask, Decided, Given, Handler, Idle, Later, Refused, Stuck
+from reconciler.control.handler import (
+    Act,
+    Ask,
+    Blocked,
+    Decide,
+    Decided,
+    Free,
+    Given,
+    Handler,
+    Idle,
+    Later,
+    Nothing,
+    Refused,
+    Stuck,
+    Ungate,
+)
 from reconciler.control.inputs import Asked, Outcome
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import classes_of, is_made_for
 from reconciler.control.planner import Planner
 from reconciler.control.settler import HandOver, Releasing, Settler
-from reconciler.control.steps import Blocked, Decide, Free, Nothing, Ungate
 from reconciler.control.units import Kind, Unit
 from reconciler.control.waiting import AWAITS_OTHERS, Pending, Wants
 from reconciler.state.nominations import HeldPlace

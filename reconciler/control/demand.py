@@ -25,8 +25,8 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.client import Client
 from reconciler.cluster.watch import Sink
+from reconciler.control.held_room import KeptConfigMap
 from reconciler.control.intake import Intake
-from reconciler.control.kept_config_map import KeptConfigMap
 from reconciler.errors import Malformed, Retry
 from reconciler.state.nodes.room import CPU, demand
 

@@ -7,11 +7,11 @@ import structlog
 from msgspec.structs import replace
 
 from reconciler.allocation.dra.claim_shapes import selectors_are_quick
-from reconciler.allocation.reasons.explanation import Explanation
+from reconciler.allocation.explanation import Explanation
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.control.decisions.allocating import Waits
 from reconciler.control.decisions.declaration import Decision
-from reconciler.control.steps import Decide, Step
+from reconciler.control.handler import Decide, Step
 from reconciler.control.units import Kind, Unit
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.store import Store

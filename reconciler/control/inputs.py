@@ -12,7 +12,7 @@ from reconciler.api.objects.changes import Recorded
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Plan
 from reconciler.control.units import Unit
-from reconciler.state.devices.retained_draws import Drawn
+from reconciler.state.devices.ledger import Drawn
 from reconciler.state.nominations import Nomination, Nominee
 
 

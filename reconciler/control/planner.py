@@ -19,9 +19,9 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import GROUP_CLAIMS
 from reconciler.control.audit import lost_device, written_by_us
+from reconciler.control.handler import Blocked, Decide, Free, Nothing, Step, Ungate
 from reconciler.control.ownership import Ownership, is_made_for_another
 from reconciler.control.special_claims import REMEDY, UNSAFE, still_suits, unserved, wanted_claim
-from reconciler.control.steps import Blocked, Decide, Free, Nothing, Step, Ungate
 from reconciler.control.units import Kind, Roster, Unit
 from reconciler.errors import Rejected
 from reconciler.ha.shard import OURS, Membership, Side

@@ -18,9 +18,9 @@ from reconciler.cluster.writer import Writer
 from reconciler.control.audit import written_by_us
 from reconciler.control.decisions.allocating import Freed
 from reconciler.control.decisions.declaration import Report
+from reconciler.control.handler import Blocked, Free, Ungate
 from reconciler.control.intake import Intake
 from reconciler.control.special_claims import HANDED_OVER
-from reconciler.control.steps import Blocked, Free, Ungate
 from reconciler.control.units import Roster
 from reconciler.errors import Conflict, Gone, Rejected, Retry, Undecided, Unlisted
 from reconciler.state.nominations import HeldPlace, of_special

@@ -26,9 +26,9 @@ from reconciler.cluster.watch import Sink
 from reconciler.control.decider import Decider, Refusal
 from reconciler.control.decisions.allocating import Compared, Outcome
 from reconciler.control.decisions.declaration import Report
+from reconciler.control.handler import Decide
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import classes_of
-from reconciler.control.steps import Decide
 from reconciler.control.units import Kind, Unit
 from reconciler.control.waiting import Wants
 from reconciler.errors import Rejected

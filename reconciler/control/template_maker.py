@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 
 import structlog
 
-from reconciler.api.migrate.mapping import Resources
 from reconciler.api.migrate.pods import Template, template_named
+from reconciler.api.migrate.special_claims import Resources
 from reconciler.api.migrate.workloads import template_object
 from reconciler.api.objects.changes import Changed, Notice, Replaced
 from reconciler.api.objects.core import Pod

@@ -29,16 +29,21 @@ from reconciler.api.validation.kinds import GroupVersion, Object, ServedKind
 from reconciler.api.validation.served_kinds import NAMESPACE, POD, START_NAMESPACES, every_kind
 from reconciler.embedded.accounts import Account
 from reconciler.embedded.applying import Applied, Applier
-from reconciler.embedded.bodies import decode_body, media_type
+from reconciler.embedded.bodies import APPLY, bind, decode_body, keeping_uid, media_type, patcher
 from reconciler.embedded.discovery import discover
-from reconciler.embedded.guard import Guard, OpenGuard
-from reconciler.embedded.known_fields import RELEASE_OF_NEWER, FieldValidation, known, model_of_kind
-from reconciler.embedded.options import check_options, delete_options
-from reconciler.embedded.patches import APPLY, bind, keeping_uid, patcher
-from reconciler.embedded.presenting import View, choose_view
-from reconciler.embedded.reading import get_object, list_objects, selection, version_of
-from reconciler.embedded.reviews import answer_review
-from reconciler.embedded.routing import NoSuchPath, Request, Response, Routes, Stream, Target
+from reconciler.embedded.guard import Guard, OpenGuard, answer_review
+from reconciler.embedded.reading import View, choose_view, get_object, list_objects, selection, version_of
+from reconciler.embedded.routing import (
+    NoSuchPath,
+    Request,
+    Response,
+    Routes,
+    Stream,
+    Target,
+    check_options,
+    delete_options,
+)
+from reconciler.embedded.schemas import RELEASE_OF_NEWER, FieldValidation, known, model_of_kind
 from reconciler.embedded.store import Store
 from reconciler.embedded.watching import start_watch
 from reconciler.embedded.writing import Writer, evict

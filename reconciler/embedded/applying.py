@@ -13,8 +13,8 @@ from msgspec import Struct
 from reconciler.api.validation.bodies import Refusal, bad_request, copy, decode_json, not_implemented
 from reconciler.api.validation.fields import Field
 from reconciler.api.validation.kinds import GroupVersion, Object
-from reconciler.embedded.known_fields import LIST, MAP, VERSION, fields_of, known, model_of_kind
 from reconciler.embedded.routing import Target
+from reconciler.embedded.schemas import LIST, MAP, VERSION, fields_of, known, model_of_kind
 from reconciler.embedded.store import Record
 
 KEYS: Mapping[str, tuple[tuple[str, ...], ...]] = {

@@ -6,8 +6,7 @@ from collections.abc import AsyncGenerator, Mapping
 from msgspec import Struct
 
 from reconciler.api.validation.bodies import Refusal, bad_request, encode, expired, version_too_large
-from reconciler.embedded.presenting import View
-from reconciler.embedded.reading import Predicate, everything, list_options_invalid, selection
+from reconciler.embedded.reading import Predicate, View, everything, list_options_invalid, selection
 from reconciler.embedded.routing import Target
 from reconciler.embedded.store import Change, Compacted, KindStore, Store, event_line
 

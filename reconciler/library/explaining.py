@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from reconciler.allocation.explanation import Explanation
 from reconciler.allocation.pod_devices import PodDevices, PodRefusal
 from reconciler.allocation.policies.selection import Policies
-from reconciler.allocation.reasons.explanation import Explanation
-from reconciler.allocation.reasons.reasons import remedy
+from reconciler.allocation.reason_table import remedy
 from reconciler.analysis.explain.explain import explain
 from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.objects.claims import Allocation, ResourceClaim
@@ -18,8 +18,8 @@ from reconciler.api.objects.plan import Granted, Unsatisfied
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.similar_names import similar_key
 from reconciler.api.plugins import holding, serving
+from reconciler.control.handler import Blocked
 from reconciler.control.offline import Question, decide
-from reconciler.control.steps import Blocked
 from reconciler.state.devices.snapshot import Snapshot
 
 

@@ -9,28 +9,26 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
 import reconciler.plugins  # noqa: F401 - registers them
+from reconciler.allocation import explanation
 from reconciler.allocation.dra.budget import STEPS
 from reconciler.allocation.policies.demand import NO_DEMAND
 from reconciler.allocation.policies.names import FIRST_FIT
 from reconciler.allocation.policies.selection import Policies, parse_policies
-from reconciler.allocation.reasons import explanation
 from reconciler.analysis.capacity.layout import fleet_layout
 from reconciler.analysis.capacity.lines import Line, lines
 from reconciler.analysis.capacity.measure import Solver, measure
 from reconciler.analysis.fitting.fitting import fit
 from reconciler.analysis.fitting.question import question_in
-from reconciler.analysis.manifest_world import bundle_objects, world_of_manifests
+from reconciler.analysis.manifest_world import bundle_objects, fleet_of_manifests, world_of_manifests
 from reconciler.analysis.sizing.demand import items_in
 from reconciler.analysis.sizing.patterns import distinct_shapes, shape_of
 from reconciler.analysis.sizing.sizing import size
 from reconciler.analysis.whatif import scenario
 from reconciler.analysis.whatif.answering import answer
-from reconciler.analysis.whatif.fleet import fleet_of_manifests
 from reconciler.analysis.whatif.reading import units_in
-from reconciler.api.manifests.bundle import Bundle, bundle
+from reconciler.api.manifests.bundle import Bundle, bundle, unknown_parts
 from reconciler.api.manifests.documents import Document, InvalidDocument, documents, of_text
 from reconciler.api.manifests.inferred_nodes import infer_nodes
-from reconciler.api.manifests.unknown import unknown_parts
 from reconciler.api.objects.core import Node
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted

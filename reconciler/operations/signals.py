@@ -12,8 +12,8 @@ from reconciler.cluster.writer import Dropped
 from reconciler.control.intake import Intake
 from reconciler.control.loop import Failures, Reconciler
 from reconciler.control.ownership import Ownership
-from reconciler.control.relocation.candidates import RoomLine, StandingRoom
 from reconciler.control.relocation.moves import MovesAdvice, StandingAdvice
+from reconciler.control.relocation.relocator import RoomLine, StandingRoom
 from reconciler.control.waiting import Pending
 from reconciler.errors import counted
 from reconciler.operations.metrics import catalogue as of
@@ -24,8 +24,7 @@ from reconciler.operations.metrics.devices import (
     capacity_readings,
     profile_readings,
 )
-from reconciler.operations.metrics.meters import Reading, Values, labelled, single
-from reconciler.operations.metrics.requests import Metered
+from reconciler.operations.metrics.meters import Metered, Reading, Values, labelled, single
 from reconciler.operations.page.sources import Fact
 from reconciler.operations.serving.port import Progress, Row
 from reconciler.operations.telemetry import Signals, TaskHealth

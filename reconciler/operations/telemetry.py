@@ -1,19 +1,25 @@
 """Health, metrics and status of a process, and the signals by which its parts contribute to them."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
+from functools import cache
 from importlib.metadata import version
 from platform import python_version
 from typing import Any
 
+import structlog
 from msgspec import Struct, field
 
 from reconciler.aio.tasks import Heartbeat
 from reconciler.cluster.target import without_password
+from reconciler.control.decisions.declaration import Decision, LoggedField, Report
+from reconciler.control.units import Unit
 from reconciler.operations.metrics import catalogue as of
 from reconciler.operations.metrics.meters import (
     Meters,
+    NoTraces,
     Reading,
     Readings,
     Refresh,
@@ -148,3 +154,45 @@ class TaskHealth:
     def problem(self) -> str:
         """The tasks that ended early; empty if none."""
         return f"ended: {', '.join(self._ended)}" if self._ended and not self._stop.is_set() else ""
+
+
+class OperationsObserver:
+    """Implements `reconciler.control.decisions.declaration.Observer`."""
+
+    def __init__(self, meters: Meters, traces: NoTraces, listeners: Iterable[Report]) -> None:
+        """The `listeners` get each decision in their order, after it was logged and counted."""
+        self._meters = meters
+        self._traces = traces
+        self._listeners = (meters.on_decision, *listeners)
+
+    def reconciling(self, unit: Unit) -> AbstractContextManager[None]:
+        return self._traces.turn(unit)
+
+    def on_answer(self, reason: str, seconds: float, decision_id: str) -> None:
+        self._meters.answered(reason, seconds, decision_id)
+        self._traces.answered(reason, seconds, decision_id)
+
+    def on_decision(self, decision: Decision) -> None:
+        log_decision(decision)
+        for listener in self._listeners:
+            listener(decision)
+
+
+log = structlog.get_logger(__name__)
+
+
+@cache
+def _logged_fields(kind: type[Decision]) -> tuple[LoggedField, ...]:
+    return tuple(kind.logged_fields())
+
+
+def log_decision(decision: Decision) -> None:
+    """Log a decision."""
+    line = decision.line
+    fields: dict[str, Any] = {}
+    for attribute, name, logged in _logged_fields(type(decision)):  # type: ignore[arg-type]
+        value = getattr(decision, attribute)
+        if value is None and logged.optional:
+            continue
+        fields[name] = value if logged.write is None else logged.write(value)
+    getattr(log, line.level)(line.event, **fields)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from reconciler.allocation.reasons.explanation import Advice
-from reconciler.allocation.reasons.reasons import REASONS
+from reconciler.allocation.explanation import Advice
+from reconciler.allocation.reason_table import REASONS
 from reconciler.api.objects.changes import Change
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject

@@ -1,11 +1,12 @@
-"""Derived values, cached on the part of a snapshot that they depend on and freed with it.
-
-A fleet, a topology and a view own one `Caches` each. The module that derives a value declares a `Cache` for
-it, so that this package does not need to know the types of the packages above it.
+"""Small tools of the state: derived values that are freed with what they depend on, objects that are made
+when they are asked for, and copies of what may change.
 """
 
-from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from copy import copy
+from typing import Any, Generic, Protocol, Self, TypeVar, overload
+
+import numpy as np
 
 V = TypeVar("V")
 
@@ -68,3 +69,69 @@ class Cache(Generic[O_contra, V]):
 def share(value: V) -> V:
     """The same value for the fork. Only for immutable values."""
     return value
+
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+class Lazy(Sequence[T], Generic[S, T]):
+    """Objects by what they are made of. Any thread may ask for them, if none of that changes."""
+
+    def __init__(self, sources: Sequence[S], make: Callable[[S], T]) -> None:
+        self._sources = sources
+        self._make = make
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    @overload
+    def __getitem__(self, at: int) -> T: ...
+    @overload
+    def __getitem__(self, at: slice) -> "Lazy[S, T]": ...
+    def __getitem__(self, at: int | slice) -> "T | Lazy[S, T]":
+        if isinstance(at, slice):
+            return Lazy(self._sources[at], self._make)
+        return self._make(self._sources[at])
+
+
+class Forkable:
+    """State of which a fork is changed independently, such as in another thread."""
+
+    def fork(self) -> Self:
+        """The same state, changed independently from now on."""
+        return forked(self, {})
+
+
+_CONTAINERS = (dict, list, set, np.ndarray)
+
+
+def forked(thing: T, made: dict[int, Any]) -> T:
+    """The fork of a value. `made` has what is forked already, by the id of its original."""
+    known: T | None = made.get(id(thing))
+    if known is not None:
+        return known
+    found: Any = thing
+    if isinstance(thing, Forkable):
+        found = made[id(thing)] = copy(thing)
+        for name, value in vars(thing).items():
+            setattr(found, name, forked(value, made))
+    elif isinstance(thing, np.ndarray):
+        found = thing.copy() if thing.flags.writeable else thing
+    elif isinstance(thing, _CONTAINERS):
+        found = made[id(thing)] = thing.copy()
+        if isinstance(thing, dict) and isinstance(_first(thing.values()), (*_CONTAINERS, Forkable)):
+            for key, value in thing.items():
+                found[key] = forked(value, made) if _is_deep(value) else value.copy()
+    return found
+
+
+def _is_deep(value: Any) -> bool:
+    """Whether more than the value itself has to be copied, or not even that."""
+    if isinstance(value, dict):
+        return isinstance(_first(value.values()), (*_CONTAINERS, Forkable))
+    return not isinstance(value, list | set)
+
+
+def _first(values: Iterable[Any]) -> Any:
+    return next(iter(values), None)

@@ -13,7 +13,7 @@ from reconciler.api.objects.gangs import GangKey, gang_of
 from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference
 from reconciler.api.objects.plan import Plan
 from reconciler.errors import Malformed
-from reconciler.state.forking import Forkable
+from reconciler.state.caches import Forkable
 
 
 class NomineeKind(StrEnum):

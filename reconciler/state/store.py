@@ -23,9 +23,8 @@ from reconciler.state.delta import NOTHING, SUPPLY, Delta
 from reconciler.state.devices.assembly import Layout
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.inventory import Assembled
-from reconciler.state.devices.ledger import DeviceState, Holder, Ledger
+from reconciler.state.devices.ledger import DeviceState, Drawn, Holder, Ledger, RetainedDraws
 from reconciler.state.devices.occupancy_columns import OccupancyColumns
-from reconciler.state.devices.retained_draws import Drawn, RetainedDraws
 from reconciler.state.devices.snapshot import Snapshot, Topology
 from reconciler.state.held_back import Reserved
 from reconciler.state.nominations import Nomination, Nominations, Nominee

@@ -14,8 +14,8 @@ from reconciler.state.devices.encoding.block import Block
 from reconciler.state.devices.encoding.vocabulary import NodeUse
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.inventory import Assembled, Assembly, Inventory
+from reconciler.state.devices.ledger import Drawn
 from reconciler.state.devices.reach import NodeInfo
-from reconciler.state.devices.retained_draws import Drawn
 from reconciler.state.devices.snapshot import Snapshot, Topology
 from reconciler.state.devices.tainting import Tainting, taintings
 

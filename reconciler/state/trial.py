@@ -16,9 +16,8 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.errors import Inconsistent
 from reconciler.state.delta import Delta
-from reconciler.state.devices.ledger import Ledger
+from reconciler.state.devices.ledger import Ledger, RetainedDraws
 from reconciler.state.devices.occupancy_columns import OccupancyColumns
-from reconciler.state.devices.retained_draws import RetainedDraws
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.held_back import Reserved
 from reconciler.state.nodes.room import Wanted

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from reconciler.api.objects.quantity import Quantity
-from reconciler.plugins.koordinator.rules import Semantics
+from reconciler.plugins.koordinator.vocabulary import Semantics
 from tests.conformance.documents import Document
 from tests.conformance.outcome import Mismatch, Outcome, judged
 from tests.tools.koordinator_answers import ANSWERS

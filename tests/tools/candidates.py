@@ -13,10 +13,8 @@ from reconciler.cluster.client import Client
 from reconciler.cluster.transport import Lines, Request, Response, WatchRequest
 from reconciler.embedded import ApiServer
 from reconciler.errors import ReconcilerError, Retry, Undecided
-from reconciler.ha.campaign import Campaign, Leases
-from reconciler.ha.elector import Elector
-from reconciler.ha.fenced_transport import FencedTransport
-from reconciler.ha.lease_record import Terms
+from reconciler.ha.campaign import Campaign, FencedTransport, Leases
+from reconciler.ha.elector import Elector, Terms
 from reconciler.ha.shard import Shard
 from tests.tools.simulation.clock import OURS, Clock, SimulationLoop
 from tests.tools.simulation.memory import InMemory

@@ -9,7 +9,7 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.quantity import Quantity
 from reconciler.errors import Malformed
-from reconciler.plugins.koordinator import annotations, names
+from reconciler.plugins.koordinator import annotations, vocabulary
 from reconciler.plugins.koordinator.choice import Ranked, Takeover, rank
 from reconciler.plugins.koordinator.decision import (
     allocate,
@@ -21,27 +21,35 @@ from reconciler.plugins.koordinator.decision import (
 from reconciler.plugins.koordinator.demand import Demand, Failure, Instance, instances, read_demand
 from reconciler.plugins.koordinator.holdings import Allocation, Holdings, recorded
 from reconciler.plugins.koordinator.machine import Level, Machine, Scope, machine_of
-from reconciler.plugins.koordinator.objects import Device, printed, shares_of
 from reconciler.plugins.koordinator.partitions import Partition, honors, read_table, table_of
-from reconciler.plugins.koordinator.rules import Rules, Scoring, Semantics, Strategy, device_score
+from reconciler.plugins.koordinator.vocabulary import (
+    Device,
+    Rules,
+    Scoring,
+    Semantics,
+    Strategy,
+    device_score,
+    printed,
+    shares_of,
+)
 
 Case = Mapping[str, Any]
 Answer = dict[str, Any]
 
 CONSTANTS = {
-    names.NVIDIA_GPU: "NvidiaGPU",
-    names.AMD_GPU: "AMDGPU",
-    names.HYGON_DCU: "HygonDCU",
-    names.KOORD_GPU: "KoordGPU",
-    names.GPU_SHARED: "GPUShared",
-    names.GPU_CORE: "GPUCore",
-    names.GPU_MEMORY: "GPUMemory",
-    names.GPU_MEMORY_RATIO: "GPUMemoryRatio",
-    names.NPU_CORE: "HuaweiNPUCore",
-    names.NPU_CPU: "HuaweiNPUCPU",
-    names.NPU_DVPP: "HuaweiNPUDVPP",
-    names.KOORD_RDMA: "RDMA",
-    names.KOORD_FPGA: "FPGA",
+    vocabulary.NVIDIA_GPU: "NvidiaGPU",
+    vocabulary.AMD_GPU: "AMDGPU",
+    vocabulary.HYGON_DCU: "HygonDCU",
+    vocabulary.KOORD_GPU: "KoordGPU",
+    vocabulary.GPU_SHARED: "GPUShared",
+    vocabulary.GPU_CORE: "GPUCore",
+    vocabulary.GPU_MEMORY: "GPUMemory",
+    vocabulary.GPU_MEMORY_RATIO: "GPUMemoryRatio",
+    vocabulary.NPU_CORE: "HuaweiNPUCore",
+    vocabulary.NPU_CPU: "HuaweiNPUCPU",
+    vocabulary.NPU_DVPP: "HuaweiNPUDVPP",
+    vocabulary.KOORD_RDMA: "RDMA",
+    vocabulary.KOORD_FPGA: "FPGA",
 }
 SCOPES = {Level.NODE: "Node", Level.NUMA: "NUMANode", Level.PCIE: "PCIe"}
 QUANTITIES: TypeAdapter[dict[str, Quantity]] = TypeAdapter(dict[str, Quantity])
@@ -129,7 +137,7 @@ def extension(vfs: Any, template: str) -> Answer:
 
 def each(instance: Instance, kind: str) -> Answer:
     found: Answer = {"count": instance.count, "resources": printed(instance.each)}
-    return found | ({"shared": instance.shared} if kind == names.GPU else {})
+    return found | ({"shared": instance.shared} if kind == vocabulary.GPU else {})
 
 
 def answer_allocate(case: Case, semantics: Semantics) -> Answer:
@@ -155,7 +163,7 @@ def answer_request(case: Case, semantics: Semantics) -> Answer:
     return {
         "deviceRequests": {kind: printed(requests) for kind, requests in wanted.requests.items()},
         "combination": sorted(CONSTANTS[name] for name in written),
-        "perDevice": {names.GPU: each(wanted.gpu, names.GPU)} if wanted.gpu else {},
+        "perDevice": {vocabulary.GPU: each(wanted.gpu, vocabulary.GPU)} if wanted.gpu else {},
         "candidateTemplates": {model: list(found) for model, found in (wanted.templates or {}).items()},
     }
 
@@ -165,7 +173,7 @@ def answer_per_device(case: Case, semantics: Semantics) -> Answer:
     assert isinstance(wanted, Demand)
     if not case["devices"]:
         assert wanted.gpu is not None
-        return {"perDevice": {names.GPU: each(wanted.gpu, names.GPU)}}
+        return {"perDevice": {vocabulary.GPU: each(wanted.gpu, vocabulary.GPU)}}
     upstream = semantics is Semantics.UPSTREAM
     found = instances(wanted, machine(case, semantics), upstream=upstream, trial=False)
     if isinstance(found, Failure):
@@ -182,11 +190,11 @@ def answer_gpu_requirements(case: Case, semantics: Semantics) -> Answer:
     spec = wanted.partition
     return {
         "gpuRequirements": {
-            **each(wanted.gpu, names.GPU),
+            **each(wanted.gpu, vocabulary.GPU),
             "honor": spec is not None,
             "restricted": spec is not None and spec.allocate_policy == annotations.RESTRICTED,
             "ringBusBandwidth": str(spec.ring_bus_bandwidth) if spec else None,
-            "requiredTopologyScope": wanted.hint(names.GPU).required_topology_scope,
+            "requiredTopologyScope": wanted.hint(vocabulary.GPU).required_topology_scope,
         }
     }
 
@@ -254,7 +262,7 @@ def tree_as_written(scope: Scope) -> Answer:
 def answer_parse(case: Case, semantics: Semantics) -> Answer:
     name, text = case["args"]["annotation"], case["args"]["text"]
     try:
-        if name == names.PARTITIONS:
+        if name == vocabulary.PARTITIONS:
             table = read_table("case", text, semantics)
             return {"value": table and {str(n): [p.to_json() for p in of] for n, of in table.items()}}
         spec = annotations.partition_spec("case", {} if text is None else {name: text})
@@ -273,7 +281,7 @@ def answer_policy(case: Case, semantics: Semantics) -> Answer:
 def answer_result(case: Case, semantics: Semantics) -> Answer:
     args = case["args"]
     allocation = allocation_of(args["allocations"])
-    found = {names.ALLOCATED: annotation(allocation, machine(case, semantics))}
+    found = {vocabulary.ALLOCATED: annotation(allocation, machine(case, semantics))}
     if args["devicePluginAdaption"]:
         found |= plugin_annotations(allocation, args["bindTimeUnixNano"])
     return {"annotations": found}

@@ -8,14 +8,13 @@ from hypothesis import strategies as st
 
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.plugins.koordinator import names
+from reconciler.plugins.koordinator import vocabulary
 from reconciler.plugins.koordinator.annotations import Hint
 from reconciler.plugins.koordinator.decision import allocate
 from reconciler.plugins.koordinator.demand import Demand, Failure, read_demand
 from reconciler.plugins.koordinator.holdings import Allocation, Grant, Holdings
 from reconciler.plugins.koordinator.machine import Machine, machine_of
-from reconciler.plugins.koordinator.objects import Device
-from reconciler.plugins.koordinator.rules import Rules, Semantics
+from reconciler.plugins.koordinator.vocabulary import Device, Rules, Semantics
 
 PROPOSAL, UPSTREAM = Semantics.PROPOSAL, Semantics.UPSTREAM
 
@@ -31,7 +30,7 @@ def info(kind: str, minor: int, spot: Spot, resources: Mapping[str, str], **fiel
 
 
 def gpu(minor: int, spot: Spot = None, **fields: Any) -> dict[str, Any]:
-    full = {names.GPU_CORE: "100", names.GPU_MEMORY_RATIO: "100", names.GPU_MEMORY: "80Gi"}
+    full = {vocabulary.GPU_CORE: "100", vocabulary.GPU_MEMORY_RATIO: "100", vocabulary.GPU_MEMORY: "80Gi"}
     return info("gpu", minor, spot, **{"resources": full, **fields})
 
 
@@ -40,7 +39,7 @@ def nic(
 ) -> dict[str, Any]:
     functions = [{"minor": n, "busID": f"{minor:02}:00.{n}"} for n in range(vfs)]
     more = {"vfGroups": [{"labels": vf_labels or {}, "vfs": functions}]} if vfs else {}
-    return info("rdma", minor, spot, {names.KOORD_RDMA: "100"}, **more, **fields)
+    return info("rdma", minor, spot, {vocabulary.KOORD_RDMA: "100"}, **more, **fields)
 
 
 def device(*devices: Mapping[str, Any], name: str = "n", **metadata: Any) -> Device:
@@ -65,7 +64,7 @@ def pod(
     name: str = "p",
     **fields: Any,
 ) -> Pod:
-    said = {names.JOINT_ALLOCATE: joint, names.ALLOCATE_HINT: hint, names.PARTITION_SPEC: spec}
+    said = {vocabulary.JOINT_ALLOCATE: joint, vocabulary.ALLOCATE_HINT: hint, vocabulary.PARTITION_SPEC: spec}
     annotations = {key: json.dumps(value) for key, value in said.items() if value is not None}
     full = {key if "/" in key else f"koordinator.sh/{key}": str(n) for key, n in requests.items()}
     return Pod.model_validate(
@@ -116,10 +115,14 @@ def holding(
 ) -> Holdings:
     """One pod that holds so much of each of some devices."""
     found = into if into is not None else Holdings()
-    each = {names.GPU_CORE: share, names.GPU_MEMORY_RATIO: share, names.GPU_MEMORY: share * 2**30 * 80 // 100}
+    each = {
+        vocabulary.GPU_CORE: share,
+        vocabulary.GPU_MEMORY_RATIO: share,
+        vocabulary.GPU_MEMORY: share * 2**30 * 80 // 100,
+    }
     allocation = {
         "gpu": tuple(Grant(minor, each) for minor in gpus),
-        "rdma": tuple(Grant(minor, {names.KOORD_RDMA: share}) for minor in nics),
+        "rdma": tuple(Grant(minor, {vocabulary.KOORD_RDMA: share}) for minor in nics),
     }
     read = {kind: Hint.model_validate(hint) for kind, hint in (hints or {}).items()}
     found.hold(ObjectKey("default", by), allocation, read)

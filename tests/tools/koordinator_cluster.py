@@ -9,7 +9,7 @@ from reconciler.api.objects.core import GATE, Pod
 from reconciler.api.objects.pinning import pinned
 from reconciler.api.validation.served_kinds import NODE, POD
 from reconciler.embedded import ApiServer
-from reconciler.plugins.koordinator import names
+from reconciler.plugins.koordinator import vocabulary
 from reconciler.plugins.koordinator.validation import DEVICE
 from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import node
@@ -60,7 +60,7 @@ class KoordinatorCluster(Cluster):
 
     def given(self, name: str) -> dict[str, list[int]]:
         """The minors that a pod's annotation records, by type."""
-        text = self.pod(name)["metadata"].get("annotations", {}).get(names.ALLOCATED, "{}")
+        text = self.pod(name)["metadata"].get("annotations", {}).get(vocabulary.ALLOCATED, "{}")
         return {kind: [entry["minor"] for entry in entries] for kind, entries in json.loads(text).items()}
 
     def on(self, name: str) -> str:

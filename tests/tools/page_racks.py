@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.plugins.koordinator import names
+from reconciler.plugins.koordinator import vocabulary
 from reconciler.plugins.koordinator.fleet import Fleet, Placed
-from reconciler.plugins.koordinator.rules import Rules
+from reconciler.plugins.koordinator.vocabulary import Rules
 from tests.tools.koordinator_builders import demand, device, gpu, nic, pod
 
 PAIRS = {
@@ -30,7 +30,7 @@ def fleet(machines: int = 2) -> Fleet:
     """Machines `rack-0`, ...: the first with a table of partitions, the second with a sick GPU."""
     made = Fleet(Rules())
     for at in range(machines):
-        table = {"annotations": {names.PARTITIONS: json.dumps(PAIRS)}} if at == 0 else {}
+        table = {"annotations": {vocabulary.PARTITIONS: json.dumps(PAIRS)}} if at == 0 else {}
         made.put(rack(f"rack-{at}", sick=3 if at == 1 else -1, **table), {})
     return made
 

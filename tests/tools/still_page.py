@@ -16,7 +16,7 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.control.relocation.moves import MovesAdvice
 from reconciler.operations.metrics.devices import Capacity
-from reconciler.operations.page.overview import Recent
+from reconciler.operations.page.panels import Recent
 from reconciler.operations.page.routes import page_routes
 from reconciler.operations.page.sources import Fact, GangEntry, PendingUnit, PlacementView, Question, Sources
 from reconciler.operations.serving.access import Local

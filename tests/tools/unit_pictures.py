@@ -10,10 +10,10 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from reconciler.control.decisions.declaration import Decision, Report
+from reconciler.control.handler import Step
 from reconciler.control.intake import NOTHING_OWNED, Intake, Journal
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner
-from reconciler.control.steps import Step
 from reconciler.control.units import Kind, Unit
 from reconciler.state.store import Store
 

@@ -103,7 +103,7 @@ def test_nothing_lies_beside_the_rooms():
         ("reconciler.cluster.watch", "reconciler.state.store"),
         ("reconciler.cluster.watch", "numpy"),
         ("reconciler.aio.queue", "reconciler.api.objects.meta"),
-        ("reconciler.app.build", "reconciler.embedded"),
+        ("reconciler.app.lifecycle", "reconciler.embedded"),
     ],
 )
 def test_the_rule_forbids_what_it_is_there_for(module: str, name: str):

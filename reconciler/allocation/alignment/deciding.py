@@ -29,8 +29,7 @@ from reconciler.allocation.alignment.preferences import (
 )
 from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.dra.budget import STEPS, UNLIMITED, Budget
-from reconciler.allocation.dra.charging import Charging
-from reconciler.allocation.dra.companions import Companions
+from reconciler.allocation.dra.charging import Charging, Companions
 from reconciler.allocation.dra.constraints import ANY_DOMAIN
 from reconciler.allocation.dra.node_attempt import random_share
 from reconciler.allocation.dra.preferred import preferred_places

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 
+from kernels.exclusion import rank_by_remaining, remaining_sets
 from kernels.groups import distinct
-from kernels.shares import rank_by_remaining, remaining_sets
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.alignment.preferences import (
     MAX_MEMBERS,
@@ -24,7 +24,7 @@ from reconciler.api.objects.meta import DeviceID, PoolID
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from reconciler.errors import Malformed
 from reconciler.state.caches import Cache
-from reconciler.state.devices.encoding.recent import OfObjects
+from reconciler.state.devices.encoding.vocabulary import OfObjects
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.snapshot import Snapshot
 

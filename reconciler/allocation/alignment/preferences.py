@@ -16,11 +16,11 @@ from reconciler.api.objects.claims import (
     ExactDeviceRequest,
     ResourceClaim,
 )
-from reconciler.api.objects.json_annotations import read_as
 from reconciler.api.objects.model import ON_USE, Bool, Model, Str, Tuple
 from reconciler.api.objects.quantity import Quantity
+from reconciler.api.objects.validating import read_as
 from reconciler.errors import Malformed
-from reconciler.state.devices.encoding.recent import OfObjects
+from reconciler.state.devices.encoding.vocabulary import OfObjects
 
 VERSION = "dra-reconciler.io/v1alpha1"
 JOINT = "dra-reconciler.io/joint-allocation"

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.allocation.dra.budget import UNLIMITED, Budget, Fatal, GaveUp
 from reconciler.allocation.dra.candidates import Candidates, find_candidates
-from reconciler.allocation.dra.charging import Charging, NodeCharging
-from reconciler.allocation.dra.companions import Companions, Reach
+from reconciler.allocation.dra.charging import Charging, Companions, NodeCharging, Reach
 from reconciler.allocation.dra.request_options import MAX_RESULTS, ParsedClaims, read_claims
 from reconciler.allocation.dra.result import plans
 from reconciler.allocation.dra.search import Search

@@ -20,8 +20,18 @@ from msgspec import Struct, field
 from kernels.boxes import Box, Step, moved
 from kernels.groups import distinct
 from kernels.types import Amounts, Mask
-from reconciler.allocation.dra.proof_question import Alternatives, Asked, Reader, kinds_by_value
-from reconciler.allocation.dra.proof_tables import Groups, GroupState, Rule, group_state, groups_of, table_of
+from reconciler.allocation.dra.proof_tables import (
+    Alternatives,
+    Asked,
+    Groups,
+    GroupState,
+    Reader,
+    Rule,
+    group_state,
+    groups_of,
+    kinds_by_value,
+    table_of,
+)
 from reconciler.allocation.dra.request_options import MAX_RESULTS, Slot
 from reconciler.allocation.dra.state import NodeProblem, State
 

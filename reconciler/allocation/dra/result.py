@@ -9,7 +9,7 @@ import numpy as np
 from kernels.groups import distinct
 from kernels.types import Mask, Rows
 from reconciler.allocation.dra.budget import Fatal
-from reconciler.allocation.dra.request_draws import consumed_counters
+from reconciler.allocation.dra.consumption import consumed_counters
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestOption
 from reconciler.allocation.dra.state import Choice
 from reconciler.api.objects.claims import (

@@ -13,13 +13,11 @@ import numpy as np
 from msgspec import Struct
 
 from kernels.types import Codes, Mask, Rows
-from reconciler.allocation.dra.bounds import is_impossible
+from reconciler.allocation.dra.branches import Descent, is_impossible, takes_first
 from reconciler.allocation.dra.budget import STEPS, UNLIMITED, Budget, Fatal, GaveUp
 from reconciler.allocation.dra.candidates import Candidates
-from reconciler.allocation.dra.charging import NodeCharging
-from reconciler.allocation.dra.companions import Reach
-from reconciler.allocation.dra.descent import Descent, takes_first
-from reconciler.allocation.dra.plain_request import entangled
+from reconciler.allocation.dra.charging import NodeCharging, Reach
+from reconciler.allocation.dra.claim_shapes import entangled
 from reconciler.allocation.dra.prover import MOST_WORK, Prover
 from reconciler.allocation.dra.request_options import MAX_RESULTS, Slot
 from reconciler.allocation.dra.selector_masks import derived_failure

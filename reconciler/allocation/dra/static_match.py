@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from kernels.groups import distinct
 from kernels.types import Codes, Mask, Rows
 from reconciler.allocation.dra.budget import Fatal
-from reconciler.allocation.dra.consumption import Consumption, consume
-from reconciler.allocation.dra.request_draws import RequestDraws, request_draws
+from reconciler.allocation.dra.consumption import Consumption, RequestDraws, consume, request_draws
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption
 from reconciler.allocation.dra.selector_masks import evaluate_selectors, fails_to_derive
 from reconciler.api.objects.claims import DeviceToleration

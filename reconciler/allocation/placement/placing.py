@@ -16,6 +16,7 @@ from kernels.types import Amounts, Mask
 from reconciler.allocation.dra.charging import Charging
 from reconciler.allocation.placement.device_room import backed_resources, charging_of, share_of_held
 from reconciler.allocation.placement.filters import require_objects, tests_of
+from reconciler.allocation.placement.order import pod_preferences
 from reconciler.allocation.placement.other_pods import (
     RESERVED,
     Likeness,
@@ -25,7 +26,6 @@ from reconciler.allocation.placement.other_pods import (
     room_for_copies,
 )
 from reconciler.allocation.placement.pod_tests import Counters, PodQuestion, Test, nodes_passing
-from reconciler.allocation.placement.preferences import pod_preferences
 from reconciler.allocation.placement.together import Together, attach_room
 from reconciler.allocation.placement.volumes import volume_supply
 from reconciler.allocation.policies.names import Weighing

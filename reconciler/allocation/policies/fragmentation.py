@@ -20,6 +20,7 @@ from reconciler.allocation.policies.compiled_demand import (
     compile_for,
     device_rows,
     largest,
+    left_of,
     need_of,
     taking,
 )
@@ -33,7 +34,6 @@ from reconciler.allocation.policies.policy import (
     PolicyQuestion,
     SetJudge,
 )
-from reconciler.allocation.policies.set_losses import left_of
 from reconciler.state.caches import Cache
 from reconciler.state.devices.snapshot import Snapshot, Topology, View
 

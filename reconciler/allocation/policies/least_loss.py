@@ -20,11 +20,26 @@ from reconciler.allocation.dra.consumption import Consumption
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption
 from reconciler.allocation.dra.state import State
 from reconciler.allocation.dra.static_match import match_in_fleet
-from reconciler.allocation.policies.by_device import FARTHEST, in_order, node_keys
-from reconciler.allocation.policies.compiled_demand import COUNTS, Wanted, requests_of, size_of, sizes
+from reconciler.allocation.policies.compiled_demand import (
+    COUNTS,
+    FULLNESS,
+    WHOLE,
+    SetLosses,
+    Wanted,
+    left_of_sets,
+    requests_of,
+    size_of,
+    sizes,
+)
 from reconciler.allocation.policies.demand import NO_DEMAND, Demand
-from reconciler.allocation.policies.policy import LAST, PolicyQuestion, SetJudge
-from reconciler.allocation.policies.set_losses import FULLNESS, WHOLE, SetLosses, left_of_sets
+from reconciler.allocation.policies.policy import (
+    FARTHEST,
+    LAST,
+    PolicyQuestion,
+    SetJudge,
+    in_order,
+    node_keys,
+)
 from reconciler.state.caches import Cache, share
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.occupancy import Trail

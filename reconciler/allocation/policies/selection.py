@@ -14,13 +14,12 @@ from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.claim_shapes import claim_shape
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestKey, RequestOption, Slot
 from reconciler.allocation.dra.static_match import match_in_fleet
-from reconciler.allocation.policies.by_device import BEST_FIT, SPREAD
 from reconciler.allocation.policies.demand import NO_DEMAND, Demand
 from reconciler.allocation.policies.expected_fill import ExpectedFill
 from reconciler.allocation.policies.fragmentation import Fgd
 from reconciler.allocation.policies.least_loss import LeastLoss
 from reconciler.allocation.policies.names import FIRST_FIT, POLICIES, Weighing
-from reconciler.allocation.policies.policy import Policy, PolicyQuestion, SetJudge
+from reconciler.allocation.policies.policy import BEST_FIT, SPREAD, Policy, PolicyQuestion, SetJudge
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.similar_names import instead
 from reconciler.errors import Rejected

@@ -15,8 +15,8 @@ from hashlib import sha256
 import numpy as np
 from msgspec import Struct
 
+from kernels.bounds import unique_rows
 from kernels.groups import distinct
-from kernels.packing import unique_rows
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.api.objects.quantity import NANO, Format, Quantity
 from reconciler.api.objects.semantics import TAINTS, Semantics

@@ -8,10 +8,9 @@ from numpy.typing import NDArray
 
 from kernels.groups import distinct
 from kernels.types import Rows
-from reconciler.analysis.capacity.grouping import groups_of, of_sets
 from reconciler.analysis.capacity.layout import families, family_sums
 from reconciler.analysis.capacity.measure import Measurement
-from reconciler.analysis.capacity.use import physical_use
+from reconciler.analysis.capacity.use import groups_of, of_sets, physical_use
 
 By = str
 """driver, pool, node, model or label=KEY"""

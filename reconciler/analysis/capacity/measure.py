@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from msgspec import Struct
 
+from kernels.bounds import WorthBounds, max_worth, unique_rows
 from kernels.groups import distinct
-from kernels.packing import WorthBounds, max_worth, unique_rows
 from kernels.types import Amounts, Bits, Codes, Mask, Rows
 from reconciler.analysis.capacity.layout import (
     FleetLayout,
@@ -18,7 +18,7 @@ from reconciler.analysis.capacity.layout import (
     family_sums,
     side_by_side,
 )
-from reconciler.state.devices.encoding.recent import Recent
+from reconciler.state.devices.encoding.vocabulary import Recent
 from reconciler.state.devices.exclusion import Exclusion
 from reconciler.state.devices.occupancy import Occupancy
 

@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from kernels.types import Mask
-from reconciler.analysis.capacity.evicted import held_under_taint
+from reconciler.analysis.capacity.use import held_under_taint
 from reconciler.analysis.doctor import findings
 from reconciler.analysis.doctor.findings import DoctorInput, Finding, shortened, suggestion
 from reconciler.analysis.doctor.manifests import nested

@@ -1,6 +1,7 @@
 """Builds an explanation: the funnels, the near misses, and the answers of the allocator to smaller claims."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -9,8 +10,18 @@ from reconciler.allocation.alignment.deciding import decide
 from reconciler.allocation.dra.budget import STEPS, Fatal
 from reconciler.allocation.dra.claim_shapes import claim_shape
 from reconciler.allocation.dra.request_options import ParsedClaims, read_claims
-from reconciler.allocation.reasons.explanation import Explanation, Kind, NearMiss, Request
-from reconciler.allocation.reasons.reasons import remedy
+from reconciler.allocation.explanation import (
+    Explanation,
+    Failing,
+    JointShortage,
+    Kind,
+    Lack,
+    NearMiss,
+    Request,
+    Section,
+    Shortage,
+)
+from reconciler.allocation.reason_table import REASONS, remedy
 from reconciler.analysis.explain.funnel import GateResult, apply_gates, funnel, near_misses, smallest_sets
 from reconciler.analysis.explain.joint_gates import (
     JointRequirements,
@@ -19,8 +30,7 @@ from reconciler.analysis.explain.joint_gates import (
     joint_near_misses,
     joint_requirements,
 )
-from reconciler.analysis.explain.relaxation import EFFORT, Conflict, Relaxation
-from reconciler.analysis.explain.shortage import deciding_counters
+from reconciler.analysis.explain.shortage import EFFORT, Conflict, Relaxation, deciding_counters
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from reconciler.errors import Malformed
@@ -178,3 +188,123 @@ def explain_briefly(
     """Like `explain`; `nodes` None means all nodes."""
     allowed = None if nodes is None else frozenset(nodes)
     return explain(claims, snapshot, nodes=allowed, steps=FEW_STEPS, effort=10 * FEW_STEPS)
+
+
+def as_json(explanation: Explanation) -> dict[str, Any]:
+    """The whole explanation."""
+    return {
+        "claims": [str(key) for key in explanation.claims],
+        "pod": str(explanation.pod) if explanation.pod is not None else None,
+        "allocatable": explanation.allocatable,
+        "node": explanation.node or None,
+        "reason": explanation.reason or None,
+        "message": explanation.message,
+        "remedy": explanation.remedy,
+        "nodesConsidered": explanation.nodes,
+        "requests": [_request(request) for request in explanation.requests],
+        "nearest": [_miss(miss) for miss in explanation.nearest],
+        "constraintsInTheWay": list(explanation.constraints),
+        "wishesInTheWay": list(explanation.preferences),
+        "notTogether": [{"claim": str(key), "request": name} for key, name in explanation.conflict],
+        "constraintsNotTogether": [
+            {"claim": str(key), "constraint": text} for key, text in explanation.conflicting
+        ],
+        "decidingCounters": [_joint(short) for short in explanation.deciding],
+    }
+
+
+def _request(request: Request) -> dict[str, Any]:
+    return {
+        "claim": str(request.claim),
+        "request": request.request,
+        "wanted": "All" if request.wanted is None else request.wanted,
+        "devices": request.devices,
+        "left": request.left,
+        "funnel": [
+            {
+                "gate": str(step.kind),
+                "about": step.about,
+                "left": step.left,
+                "errors": step.errors,
+                "detail": step.detail,
+                "nodes": step.nodes,
+            }
+            for step in request.funnel
+        ],
+        "smallestSets": [list(names) for names in request.smallest],
+        "shortages": [_shortage(shortage) for shortage in request.shortages],
+        "errors": [_failing(failing) for failing in request.failing],
+    }
+
+
+def _shortage(shortage: Shortage) -> dict[str, Any]:
+    return {
+        "counter": shortage.counter,
+        "counterSet": shortage.set,
+        "driver": shortage.pool.driver,
+        "pool": shortage.pool.pool,
+        "device": shortage.device.device,
+        "wanted": str(shortage.wanted),
+        "left": str(shortage.left),
+        "short": str(shortage.short),
+        "devices": shortage.devices,
+        "holders": [str(key) for key in shortage.holders],
+    }
+
+
+def _joint(short: JointShortage) -> dict[str, Any]:
+    return {
+        "counter": short.counter,
+        "counterSet": short.set,
+        "driver": short.pool.driver,
+        "pool": short.pool.pool,
+        "node": short.node or None,
+        "wanted": str(short.wanted),
+        "left": str(short.left),
+        "holders": [str(key) for key in short.holders],
+    }
+
+
+def _failing(failing: Failing) -> dict[str, Any]:
+    return {
+        "where": failing.where,
+        "expression": failing.expression or None,
+        "device": str(failing.device),
+        "problem": failing.problem,
+        "devices": failing.devices,
+    }
+
+
+def _miss(miss: NearMiss) -> dict[str, Any]:
+    return {"node": miss.node, "lacks": [_lack(lack) for lack in miss.lacks], "together": miss.together}
+
+
+def _lack(lack: Lack) -> dict[str, Any]:
+    return {
+        "claim": str(lack.claim),
+        "request": lack.request,
+        "have": lack.have,
+        "wanted": lack.wanted,
+        "why": list(lack.why),
+    }
+
+
+def reasons_page() -> str:
+    """The page as Markdown."""
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield "# Why a claim is pending"
+    yield ""
+    yield "Generated by `make docs`; do not edit."
+    yield ""
+    yield "The reasons in log lines, Events and metrics, with what to do in italics. The identifiers are"
+    yield "stable. `dra-reconciler explain` gives the details for one claim."
+    for section in Section:
+        yield ""
+        yield f"## {section[0].upper()}{section[1:]}"
+        yield ""
+        for reason, advice in REASONS.items():
+            if advice.section is section:
+                yield f"- `{reason}`: {advice.meaning} *{advice.remedy.replace('*', chr(92) + '*')}*"

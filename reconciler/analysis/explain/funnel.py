@@ -13,14 +13,9 @@ from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.refusal_counts import kept_for
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestOption
 from reconciler.allocation.dra.static_match import disabled_for, match_in_fleet, resolve, tolerated
-from reconciler.allocation.reasons.explanation import Failing, Kind, Lack, NearMiss, Shortage, Step
+from reconciler.allocation.explanation import Failing, Kind, Lack, NearMiss, Shortage, Step
 from reconciler.analysis.explain.gates import SELECTION, Gate, gates_of, problem
-from reconciler.analysis.explain.shortage import (
-    MOST_HOLDERS,
-    amount,
-    relative_shortage,
-    shortages,
-)
+from reconciler.analysis.explain.shortage import MOST_HOLDERS, amount, relative_shortage, shortages
 from reconciler.state.devices import exclusion_modes
 from reconciler.state.devices.node_reach import NodeReach
 from reconciler.state.devices.reach import SKIP_OPERATIONS

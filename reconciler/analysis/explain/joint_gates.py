@@ -12,10 +12,10 @@ from reconciler.allocation.alignment.partitions import PartitionedRequest, parti
 from reconciler.allocation.alignment.preferences import has_preferences
 from reconciler.allocation.dra.constraints import Constraint, compile_constraint, derived_by
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestOption
-from reconciler.allocation.reasons.explanation import Kind, NearMiss, Step
+from reconciler.allocation.explanation import Kind, NearMiss, Step
 from reconciler.analysis.explain.funnel import MOST_NODES, GateResult, describe_failure
-from reconciler.analysis.explain.relaxation import Relaxation
-from reconciler.analysis.explain.tiers import Masks, RequiredAlignment, groups_of, required_alignments
+from reconciler.analysis.explain.gates import Masks, RequiredAlignment, groups_of, required_alignments
+from reconciler.analysis.explain.shortage import Relaxation
 from reconciler.api.objects.plan import Reason
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.node_reach import NodeReach

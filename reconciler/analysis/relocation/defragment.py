@@ -13,8 +13,15 @@ from reconciler.allocation.dra.budget import STEPS
 from reconciler.analysis.capacity.layout import FleetLayout, families, fleet_layout
 from reconciler.analysis.capacity.lines import lines
 from reconciler.analysis.capacity.measure import Solver, measure
-from reconciler.analysis.relocation.goals import AnyGoal, Target, goal_of
-from reconciler.analysis.relocation.movers import MayMove, anyone, holds_of, movers_of
+from reconciler.analysis.relocation.goals import (
+    AnyGoal,
+    MayMove,
+    Target,
+    anyone,
+    goal_of,
+    holds_of,
+    movers_of,
+)
 from reconciler.analysis.relocation.moves_planner import (
     Ended,
     Limit,

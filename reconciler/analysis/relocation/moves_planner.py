@@ -19,8 +19,7 @@ from reconciler.allocation.dra.request_options import read_claims
 from reconciler.allocation.dra.static_match import match_in_fleet
 from reconciler.allocation.placement.placing import Placement
 from reconciler.analysis.capacity.layout import first_sets
-from reconciler.analysis.relocation.goals import AnyGoal
-from reconciler.analysis.relocation.movers import Mover, holds_of
+from reconciler.analysis.relocation.goals import AnyGoal, Mover, holds_of
 from reconciler.analysis.relocation.options import (
     MOST_IN_FIELD,
     Blockers,

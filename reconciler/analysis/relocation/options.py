@@ -16,8 +16,7 @@ from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption, read_claims
 from reconciler.allocation.dra.static_match import match_in_fleet
 from reconciler.analysis.capacity.layout import families
-from reconciler.analysis.relocation.goals import AnyGoal, Count, ProfileGoal
-from reconciler.analysis.relocation.movers import FieldHolds, Mover
+from reconciler.analysis.relocation.goals import AnyGoal, Count, FieldHolds, Mover, ProfileGoal
 from reconciler.state.devices.snapshot import Snapshot
 
 MOST_IN_FIELD = 10

@@ -10,7 +10,7 @@ from math import ceil, gcd, lcm
 import numpy as np
 from msgspec import Struct
 
-from kernels.packing import unique_rows
+from kernels.bounds import unique_rows
 from kernels.types import Amounts, Mask
 from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.request_options import RequestOption, read_claims

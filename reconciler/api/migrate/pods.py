@@ -10,7 +10,7 @@ from copy import deepcopy
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from reconciler.api.migrate.mapping import IMPLICIT, MOST, Resources, Wanted
+from reconciler.api.migrate.special_claims import IMPLICIT, MOST, Resources, Wanted
 from reconciler.api.objects.core import GATE
 from reconciler.api.objects.quantity import NANO, Quantity
 from reconciler.api.validation.pods import is_counted

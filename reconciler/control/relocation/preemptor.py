@@ -12,22 +12,24 @@ import structlog
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from reconciler.aio.worker_thread import Closed
+from reconciler.aio.tasks import Closed
 from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.pod_writer import Evictions
 from reconciler.control.decisions.every import Evicted, RoomPlanAborted, RoomPlanned
 from reconciler.control.inputs import Planned
-from reconciler.control.relocation.candidates import (
+from reconciler.control.relocation.evictor import AGAIN, LONGEST_AGAIN, Purpose
+from reconciler.control.relocation.ground import Ground, Victim, changed, has_left, is_leaving
+from reconciler.control.relocation.relocator import (
     Candidates,
+    Means,
     PlanRoom,
+    Relocator,
     RoomPlan,
     RoomQuestion,
     StandingRoom,
+    Terms,
 )
-from reconciler.control.relocation.evictor import AGAIN, LONGEST_AGAIN, Purpose
-from reconciler.control.relocation.ground import Ground, Victim, changed, has_left, is_leaving
-from reconciler.control.relocation.relocator import Means, Relocator, Terms
 from reconciler.control.units import Kind, Unit
 from reconciler.errors import ReconcilerError, Rejected
 from reconciler.state.nominations import Nominee, own_of_all

@@ -20,8 +20,7 @@ from reconciler.control.inputs import (
     RoomHeld,
 )
 from reconciler.control.intake import Intake
-from reconciler.operations.journal.entries import Header, encode
-from reconciler.operations.journal.files import FILES, FULL_BYTES, Files
+from reconciler.operations.journal.entries import FILES, FULL_BYTES, Files, Header, encode
 
 log = structlog.get_logger()
 

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from reconciler.aio.queue import Queue
 from reconciler.allocation.dra.budget import UNLIMITED
+from reconciler.allocation.explanation import Explanation
 from reconciler.allocation.policies.demand import Demand
 from reconciler.allocation.policies.selection import PLAIN, Policies
-from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.analysis.explain.explain import explain
 from reconciler.api.objects.changes import Change
 from reconciler.api.objects.meta import ObjectKey
@@ -29,15 +29,13 @@ from reconciler.control.decider import Decider, Refusal
 from reconciler.control.gangs.handler import GangHandler
 from reconciler.control.gangs.planner import GangPlanner, Solve
 from reconciler.control.gangs.search import Answer, GangSearch
-from reconciler.control.handler import Ask, Given, Handler, Refused, Stuck
+from reconciler.control.handler import Ask, Blocked, Decide, Given, Handler, Refused, Stuck
 from reconciler.control.inputs import Answered, Outcome, PluginInput
 from reconciler.control.intake import Intake
 from reconciler.control.planner import Planner
-from reconciler.control.steps import Blocked, Decide
 from reconciler.control.units import Unit
 from reconciler.errors import Rejected
-from reconciler.operations.journal.entries import Entry, Header, decode, read_header
-from reconciler.operations.journal.files import lines, paths
+from reconciler.operations.journal.entries import Entry, Header, decode, lines, paths, read_header
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.store import Store
 

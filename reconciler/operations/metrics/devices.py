@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Struct
 
 from kernels.types import Codes, Mask, Rows
-from reconciler.aio.worker_thread import ShouldContinue, WorkerThread
+from reconciler.aio.tasks import ShouldContinue, WorkerThread
 from reconciler.analysis.capacity.layout import FleetLayout, fleet_layout, tainted_devices
 from reconciler.analysis.capacity.lines import Line, lines
 from reconciler.analysis.capacity.measure import Solver, measure

@@ -1,21 +1,186 @@
-"""The fleet in numbers: devices by driver and state, and all nodes."""
+"""The fleet in numbers, devices by driver and state, all nodes, and the heat map of their use."""
 
-from collections.abc import Sequence
-from typing import ClassVar
+import re
+from collections.abc import Iterator, Sequence
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from msgspec import Struct
 
-from reconciler.analysis.capacity.grouping import of_sets
+from kernels.types import Codes, Rows
+from reconciler.analysis.capacity.layout import tainted_devices
+from reconciler.analysis.capacity.use import (
+    LABEL,
+    Groups,
+    PhysicalUse,
+    choices,
+    chosen,
+    groups_of,
+    of_sets,
+    physical_use,
+)
 from reconciler.operations.metrics.catalogue import OTHER
-from reconciler.operations.metrics.devices import STATES, Holdings
+from reconciler.operations.metrics.devices import STATES, Holdings, state_masks
 from reconciler.operations.page.charts import Charts
-from reconciler.operations.page.heat import troubles, use_of
 from reconciler.operations.page.parts import Area, Panel, Part
-from reconciler.operations.page.query import Query, named_by, select_charts, shown
+from reconciler.operations.page.query import NO_GROUP, Query, named_by, rows_of_cell, select_charts, shown
 from reconciler.operations.page.sources import Sources
-from reconciler.state.devices.readiness import offered
+from reconciler.state.devices.readiness import offered, readiness
 from reconciler.state.devices.snapshot import Snapshot
+
+LEVELS = ("unused", "up to 1/3", "up to 2/3", "more than 2/3", "all full")
+MOST_CELLS = 600
+"""Cells that are shown; more are not looked at one by one"""
+
+
+def use_of(snapshot: Snapshot) -> PhysicalUse:
+    """The use of all physical devices of the fleet."""
+    occupancy, counted = snapshot.occupancy, offered(snapshot.topology)
+    taken = (occupancy.held | occupancy.sharing) & counted
+    return physical_use(snapshot.fleet, counted, taken, occupancy.free & counted, occupancy.left)
+
+
+class Troubles(NamedTuple):
+    """What is wrong in each of G groups, the worst first."""
+
+    over: Rows
+    """(G,) counter sets that are over-committed"""
+    broken: Rows
+    """(G,) pools that cannot be used"""
+    tainted: Rows
+    """(G,) devices with a taint that needs a toleration"""
+    stranded: Rows
+    """(G,) physical devices that are full although a part of them is not held. Common, so cells ignore it"""
+
+    def told(self, group: int) -> str:
+        """In words; empty if there is none."""
+        words = (
+            ("over-committed counter set", "over-committed counter sets"),
+            ("pool cannot be used", "pools cannot be used"),
+            ("device tainted", "devices tainted"),
+            ("full with a stranded rest", "full with a stranded rest"),
+        )
+        counts = [int(of[group]) for of in self]
+        told = [f"{n} {one if n == 1 else many}" for n, (one, many) in zip(counts, words, strict=True) if n]
+        return "; ".join(told)
+
+
+def troubles(
+    snapshot: Snapshot, used: PhysicalUse, of_device: Rows, size: int, *, mixed: int = 0
+) -> Troubles:
+    """The trouble of each group; `of_device` (D,) is the group of each device, below `size`. Counter sets of
+    devices of several groups are in the group `mixed`.
+    """
+    fleet, topology = snapshot.fleet, snapshot.topology
+    of_set = of_sets(of_device, fleet, mixed=mixed)
+    over = (snapshot.occupancy.left < 0).any(axis=1)
+    broken = fleet.start[[at for at in readiness(topology).problems if fleet.pools[at].size]]
+    tainted = offered(topology) & tainted_devices(fleet, topology.rules)
+    stranded = used.full & (used.use < 1)
+    groups = (of_set[over], of_device[broken], of_device[tainted], used.of(of_set, of_device)[stranded])
+    return Troubles(*(np.bincount(one, minlength=size) for one in groups))
+
+
+class Cell(Struct, frozen=True):
+    """A group of devices."""
+
+    name: str
+    url: str
+    """Opens it; closes it if it is open"""
+    level: int
+    """Position in LEVELS"""
+    use: int
+    """Percent"""
+    about: str
+    """In words"""
+    trouble: str
+    is_open: bool
+
+
+class HeatPanel(Panel):
+    """Filters do not change it, but it keeps them."""
+
+    id: ClassVar[str] = "heat"
+    area: ClassVar[Area] = "top"
+    title: ClassVar[str] = "Heat map"
+
+    async def parts(self, query: Query) -> list[Part]:
+        if not self.sources.ready():
+            return [self.renderer.part(self.id, "heat.html", {"ready": False})]
+        snapshot = self.sources.snapshot()
+        by = chosen(query.by, snapshot.topology)
+        used, groups = use_of(snapshot), groups_of(by, snapshot.topology)
+        cells = sorted(_cells(query, by, snapshot, used, groups), key=lambda cell: _natural(cell.name))
+        values: dict[str, object] = {
+            "ready": True,
+            "by": title(by),
+            "choices": [
+                (title(one), "" if one == by else query.narrowed(at=self.id, by=one, cell=""))
+                for one in choices(snapshot.topology)
+            ],
+            "cells": cells[:MOST_CELLS],
+            "hidden": len(cells[MOST_CELLS:]),
+            "levels": LEVELS,
+            "open": next((cell for cell in cells if cell.is_open), None),
+            "states": _states(query, snapshot) if query.cell else (),
+            "physical": len(used.use),
+            "full": int(used.full.sum()),
+        }
+        return [self.renderer.part(self.id, "heat.html", values, badge=str(len(cells)))]
+
+
+def title(by: str) -> str:
+    """What devices are grouped by, as `top` heads its column."""
+    return by.removeprefix(LABEL).rpartition("/")[2]
+
+
+def _cells(query: Query, by: str, snapshot: Snapshot, used: PhysicalUse, groups: Groups) -> Iterator[Cell]:
+    size, fleet = len(groups.names), snapshot.fleet
+    of = used.of(of_sets(groups.of, fleet), groups.of)
+    physical, full, use = (
+        np.bincount(of, weights=one, minlength=size) for one in (None, used.full, used.use)
+    )
+    devices = np.bincount(groups.of[offered(snapshot.topology)], minlength=size)
+    found = troubles(snapshot, used, groups.of, size)
+    part = use / np.maximum(physical, 1)
+    levels = _levels(part, full, physical).tolist()
+    serious = found._replace(stranded=np.zeros(size, dtype=np.intp))
+    for at, name in enumerate(groups.names):
+        trouble = serious.told(at)
+        if not physical[at] and not trouble:
+            continue
+        key = name or NO_GROUP
+        is_open = query.cell == key
+        percent = int(part[at] * 100)
+        about = f"use {percent} %, {int(full[at])} of {int(physical[at])} physical devices full"
+        yield Cell(
+            name=shown(name) or f"no {title(by)}",
+            url=query.narrowed(at="heat", by=by, cell="" if is_open else key),
+            level=levels[at],
+            use=percent,
+            about=f"{about}, {int(devices[at])} devices",
+            trouble=trouble,
+            is_open=is_open,
+        )
+
+
+def _levels(part: np.ndarray, full: np.ndarray, physical: np.ndarray) -> Codes:
+    """(n,) position in LEVELS of groups with a part from 0 to 1 in use, of which so many are full."""
+    by_part = np.where(part <= 0, 0, np.minimum(1 + np.floor(part * 3), 3))
+    return np.where((full == physical) & (physical > 0), 4, by_part).astype(np.int32)
+
+
+def _states(query: Query, snapshot: Snapshot) -> list[tuple[str, int]]:
+    """State and number of the devices of the open cell."""
+    rows = np.flatnonzero(offered(snapshot.topology) & rows_of_cell(query, snapshot))
+    tainted = tainted_devices(snapshot.fleet, snapshot.rules, rows)
+    masks = state_masks(snapshot.occupancy, rows, tainted)
+    return [(state, int(mask.sum())) for state, mask in zip(STATES, masks, strict=True)]
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Sorts rack-2 before rack-10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"([0-9]{1,18})", name)]
 
 
 class FleetPanel(Panel):

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kernels.types import Mask, Rows
-from reconciler.analysis.capacity.grouping import chosen, groups_of
+from reconciler.analysis.capacity.use import chosen, groups_of
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.errors import Rejected
 from reconciler.operations.page.charts import Charts

@@ -18,14 +18,26 @@ from markupsafe import Markup
 
 from reconciler.operations.page import drawing
 from reconciler.operations.page.charts import Index
-from reconciler.operations.page.explanation import Busy, Explainer, explanation_values, question_of
-from reconciler.operations.page.fleet import FleetPanel, NodesPanel
-from reconciler.operations.page.heat import HeatPanel
+from reconciler.operations.page.fleet import FleetPanel, HeatPanel, NodesPanel
 from reconciler.operations.page.map import A_PAGE, MapPanel
-from reconciler.operations.page.overview import LastHourPanel, NamespacesPanel
-from reconciler.operations.page.panels import FiltersPanel, GangsPanel, HeadPanel, MovesPanel, PlacementPanel
+from reconciler.operations.page.panels import (
+    FiltersPanel,
+    GangsPanel,
+    HeadPanel,
+    LastHourPanel,
+    MovesPanel,
+    NamespacesPanel,
+    PlacementPanel,
+)
 from reconciler.operations.page.parts import Area, Panel, Part, Renderer
-from reconciler.operations.page.pending import PendingIndex, PendingPanel
+from reconciler.operations.page.pending import (
+    Busy,
+    Explainer,
+    PendingIndex,
+    PendingPanel,
+    explanation_values,
+    question_of,
+)
 from reconciler.operations.page.query import Query
 from reconciler.operations.page.sources import Sources
 from reconciler.operations.serving.port import Route

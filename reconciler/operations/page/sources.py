@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from reconciler.allocation.reasons.explanation import Explanation
+from reconciler.allocation.explanation import Explanation
 from reconciler.analysis.explain.explain import explain_briefly
 from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.control.decisions.allocating import Waits
 from reconciler.control.decisions.declaration import Decision
 from reconciler.control.gangs.planner import GangLine, GangOverview
+from reconciler.control.handler import Decide, Step
 from reconciler.control.intake import Intake
 from reconciler.control.loop import Reconciler
 from reconciler.control.relocation.moves import MovesAdvice
-from reconciler.control.steps import Decide, Step
 from reconciler.control.units import Kind, Unit, gang_unit
 from reconciler.control.waiting import Pending
 from reconciler.errors import counted
@@ -26,7 +26,7 @@ from reconciler.state.store import Store
 
 if TYPE_CHECKING:
     from reconciler.operations.page.charts import Index
-    from reconciler.operations.page.overview import Recent
+    from reconciler.operations.page.panels import Recent
     from reconciler.operations.page.parts import Panel, Renderer
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from aiohttp import web
 from msgspec import Struct
 
-from reconciler.aio.worker_thread import Closed, ShouldContinue, WorkerThread
+from reconciler.aio.tasks import Closed, ShouldContinue, WorkerThread
 from reconciler.allocation.dra.budget import Budget, Unfinished, WhileWanted
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.analysis.fitting.fitting import fit

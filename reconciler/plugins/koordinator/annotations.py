@@ -7,18 +7,20 @@ from pydantic import AfterValidator, AliasChoices, Field, TypeAdapter, field_val
 from pydantic_core import PydanticCustomError
 
 from reconciler.api.objects.core import GATE, Pod
-from reconciler.api.objects.json_annotations import read_as
 from reconciler.api.objects.model import ON_USE, Map, Model, Str, Tuple
 from reconciler.api.objects.pinning import Operation, pin
 from reconciler.api.objects.quantity import Quantity
-from reconciler.plugins.koordinator.names import (
+from reconciler.api.objects.validating import read_as
+from reconciler.plugins.koordinator.vocabulary import (
     ALLOCATE_HINT,
     ALLOCATED,
     JOINT_ALLOCATE,
     PARTITION_SPEC,
     TYPES,
+    LabelSelector,
+    Minor,
+    VirtualFunction,
 )
-from reconciler.plugins.koordinator.objects import LabelSelector, Minor, VirtualFunction
 
 SAME_PCIE = "SamePCIe"
 APPLY_FOR_ALL = "ApplyForAll"

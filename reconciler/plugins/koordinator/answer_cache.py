@@ -15,13 +15,13 @@ from reconciler.api.objects.core import Container, Pod
 from reconciler.plugins.koordinator.demand import Demand, Failure, read_demand
 from reconciler.plugins.koordinator.holdings import Holdings
 from reconciler.plugins.koordinator.machine import Machine
-from reconciler.plugins.koordinator.names import (
+from reconciler.plugins.koordinator.vocabulary import (
     ALLOCATE_HINT,
     ISOLATION_PROVIDER,
     JOINT_ALLOCATE,
     PARTITION_SPEC,
+    Rules,
 )
-from reconciler.plugins.koordinator.rules import Rules
 
 A = TypeVar("A")
 

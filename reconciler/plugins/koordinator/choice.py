@@ -14,18 +14,19 @@ from reconciler.plugins.koordinator.annotations import RESTRICTED, PartitionSpec
 from reconciler.plugins.koordinator.demand import Demand, Failure, Instance, Status, insufficient
 from reconciler.plugins.koordinator.holdings import Allocation, Grant, Holdings, excluded_minors
 from reconciler.plugins.koordinator.machine import REQUIRED, Level, Machine, serving
-from reconciler.plugins.koordinator.names import GPU
-from reconciler.plugins.koordinator.objects import (
+from reconciler.plugins.koordinator.partitions import Candidates, broken_by, choices
+from reconciler.plugins.koordinator.vocabulary import (
+    GPU,
     NOTHING,
+    Rules,
     Shares,
     VirtualFunction,
     any_left,
+    device_score,
     fits,
     least,
     minus,
 )
-from reconciler.plugins.koordinator.partitions import Candidates, broken_by, choices
-from reconciler.plugins.koordinator.rules import Rules, device_score
 
 ByMinor = Mapping[int, Shares]
 

@@ -7,23 +7,25 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from kernels.shares import unused
+from kernels.exclusion import unused
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.plugins.koordinator.annotations import NO_HINT
 from reconciler.plugins.koordinator.holdings import Holdings, excluded_minors
 from reconciler.plugins.koordinator.machine import Machine
-from reconciler.plugins.koordinator.names import (
+from reconciler.plugins.koordinator.vocabulary import (
     GPU_CORE,
     GPU_MEMORY,
     GPU_MEMORY_RATIO,
     KOORD_FPGA,
     KOORD_RDMA,
+    LIMIT,
     NPU_CORE,
     NPU_CPU,
     NPU_DVPP,
     TYPES,
+    LabelSelector,
+    Shares,
 )
-from reconciler.plugins.koordinator.objects import LIMIT, LabelSelector, Shares
 
 MOST_SELECTORS = 128
 """Maximum number of selectors in the cache."""

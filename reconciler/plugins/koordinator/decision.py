@@ -37,9 +37,17 @@ from reconciler.plugins.koordinator.demand import (
 )
 from reconciler.plugins.koordinator.holdings import Allocation, Grant, Holdings
 from reconciler.plugins.koordinator.machine import Machine
-from reconciler.plugins.koordinator.names import BIND_TIMESTAMP, GPU, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_MINORS
-from reconciler.plugins.koordinator.objects import printed
-from reconciler.plugins.koordinator.rules import Rules, device_score, summed
+from reconciler.plugins.koordinator.vocabulary import (
+    BIND_TIMESTAMP,
+    GPU,
+    GPU_MEMORY,
+    GPU_MEMORY_RATIO,
+    GPU_MINORS,
+    Rules,
+    device_score,
+    printed,
+    summed,
+)
 
 
 def completed(allocation: Allocation, machine: Machine) -> Allocation | Failure:

@@ -22,7 +22,7 @@ from reconciler.plugins.koordinator.annotations import (
     PartitionSpec,
 )
 from reconciler.plugins.koordinator.machine import Machine
-from reconciler.plugins.koordinator.names import (
+from reconciler.plugins.koordinator.vocabulary import (
     ALLOCATE_HINT,
     GPU,
     GPU_CORE,
@@ -41,9 +41,12 @@ from reconciler.plugins.koordinator.names import (
     TYPE_OF,
     TYPES,
     WHOLE_GPU,
+    Rules,
+    Shares,
+    matching_templates,
+    plus,
+    shares_of,
 )
-from reconciler.plugins.koordinator.objects import Shares, plus, shares_of
-from reconciler.plugins.koordinator.rules import Rules, matching_templates
 
 
 class Status(StrEnum):

@@ -8,15 +8,20 @@ from reconciler.analysis.doctor.findings import DoctorInput, Finding, Rule, Seve
 from reconciler.api.manifests.bundle import Entry
 from reconciler.api.manifests.documents import Origin
 from reconciler.api.objects.core import Node, Pod
-from reconciler.api.objects.json_annotations import read
-from reconciler.api.objects.validating import subject_of, validated
+from reconciler.api.objects.validating import read, subject_of, validated
 from reconciler.api.versions.ignored import unknown_in
 from reconciler.api.versions.shapes import Raw, mapping, mappings
 from reconciler.errors import Malformed
 from reconciler.plugins.koordinator import annotations as notes
 from reconciler.plugins.koordinator.demand import WHOLE, by_type, invalid_requests, requested
 from reconciler.plugins.koordinator.machine import REQUIRED
-from reconciler.plugins.koordinator.names import (
+from reconciler.plugins.koordinator.partitions import (
+    LenientPartition,
+    Partition,
+    read_table,
+    table_of,
+)
+from reconciler.plugins.koordinator.vocabulary import (
     ALLOCATE_HINT,
     ALLOCATED,
     CURRENT_NAME,
@@ -31,15 +36,10 @@ from reconciler.plugins.koordinator.names import (
     PARTITIONS,
     TYPES,
     WHOLE_GPU,
+    Device,
+    Semantics,
+    is_device,
 )
-from reconciler.plugins.koordinator.objects import Device, is_device
-from reconciler.plugins.koordinator.partitions import (
-    LenientPartition,
-    Partition,
-    read_table,
-    table_of,
-)
-from reconciler.plugins.koordinator.rules import Semantics
 
 SHAPE: Final = Rule(
     "koordinator-shape",

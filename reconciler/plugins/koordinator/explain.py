@@ -7,8 +7,8 @@ import numpy as np
 from msgspec import Struct
 
 from kernels.types import Amounts, Mask, Rows
-from reconciler.allocation.reasons.explanation import Explanation, Kind, Lack, NearMiss, Request, Step
-from reconciler.allocation.reasons.reasons import remedy
+from reconciler.allocation.explanation import Explanation, Kind, Lack, NearMiss, Request, Step
+from reconciler.allocation.reason_table import remedy
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.plugins.koordinator import filters
@@ -16,7 +16,7 @@ from reconciler.plugins.koordinator.columns import DeviceRows
 from reconciler.plugins.koordinator.demand import Demand, Failure, type_demand
 from reconciler.plugins.koordinator.filters import gates_of, matching, of_type
 from reconciler.plugins.koordinator.fleet import Fleet
-from reconciler.plugins.koordinator.names import GPU, TYPES
+from reconciler.plugins.koordinator.vocabulary import GPU, TYPES
 
 MOST_HOLDERS = 3
 _WHY = {

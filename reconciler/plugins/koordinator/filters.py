@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kernels.shares import enough, group_held, largest_group, may_serve_together, share_fits
+from kernels.exclusion import enough, group_held, largest_group, may_serve_together, share_fits
 from kernels.types import Amounts, Codes, Mask
 from reconciler.plugins.koordinator.annotations import DEVICE_LEVEL, PCIE_LEVEL
 from reconciler.plugins.koordinator.choice import OUT_OF_SCOPE, partitions_alone
@@ -16,8 +16,7 @@ from reconciler.plugins.koordinator.columns import DeviceRows, amounts
 from reconciler.plugins.koordinator.decision import JOINT_VIOLATION
 from reconciler.plugins.koordinator.demand import Demand, Failure, Status, leading_type, type_demand
 from reconciler.plugins.koordinator.machine import REQUIRED
-from reconciler.plugins.koordinator.names import GPU, TYPES
-from reconciler.plugins.koordinator.objects import LIMIT, LabelSelector
+from reconciler.plugins.koordinator.vocabulary import GPU, LIMIT, TYPES, LabelSelector
 
 
 def of_type(rows: DeviceRows, kind: str) -> Mask:

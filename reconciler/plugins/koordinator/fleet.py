@@ -25,9 +25,8 @@ from reconciler.plugins.koordinator.demand import Demand, Failure
 from reconciler.plugins.koordinator.filters import KindCount, Tables, counts, feasible, lack_failure, outlook
 from reconciler.plugins.koordinator.holdings import Allocation, Holdings
 from reconciler.plugins.koordinator.machine import Machine, machine_of
-from reconciler.plugins.koordinator.objects import NOTHING, Device
 from reconciler.plugins.koordinator.refusals import Machines, Unserved, prospects, unserved
-from reconciler.plugins.koordinator.rules import Rules
+from reconciler.plugins.koordinator.vocabulary import NOTHING, Device, Rules
 
 ALL = -1
 """No limit of tries."""

@@ -18,9 +18,9 @@ from reconciler.plugins.koordinator import annotations
 from reconciler.plugins.koordinator.annotations import DEVICE_LEVEL, PCIE_LEVEL, AllocatedDevice, Hint
 from reconciler.plugins.koordinator.demand import by_type, requested
 from reconciler.plugins.koordinator.machine import Machine
-from reconciler.plugins.koordinator.names import TYPES
-from reconciler.plugins.koordinator.objects import (
+from reconciler.plugins.koordinator.vocabulary import (
     NOTHING,
+    TYPES,
     DeviceInfo,
     Shares,
     VirtualFunction,

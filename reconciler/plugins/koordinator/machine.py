@@ -8,10 +8,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.plugins.koordinator.annotations import SCOPES
-from reconciler.plugins.koordinator.names import GPU, GPU_MODEL, GPU_VENDOR, ISOLATION_PROVIDER, WELL_PLANNED
-from reconciler.plugins.koordinator.objects import NOTHING, Device, DeviceInfo, Shares, Topology, shares_of
 from reconciler.plugins.koordinator.partitions import PartitionTable, machine_partitions
-from reconciler.plugins.koordinator.rules import Semantics
+from reconciler.plugins.koordinator.vocabulary import (
+    GPU,
+    GPU_MODEL,
+    GPU_VENDOR,
+    ISOLATION_PROVIDER,
+    NOTHING,
+    WELL_PLANNED,
+    Device,
+    DeviceInfo,
+    Semantics,
+    Shares,
+    Topology,
+    shares_of,
+)
 
 
 class Level(IntEnum):

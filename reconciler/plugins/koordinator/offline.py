@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from reconciler.allocation.explanation import Explanation
 from reconciler.allocation.pod_devices import HeldDevices, PodDevices, PodGrant, PodRefusal
-from reconciler.allocation.reasons.explanation import Explanation
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
 from reconciler.api.objects.pinning import pinned
@@ -15,10 +15,8 @@ from reconciler.plugins.koordinator.demand import Demand, Failure
 from reconciler.plugins.koordinator.explain import explain_pod
 from reconciler.plugins.koordinator.fleet import Fleet, Placed
 from reconciler.plugins.koordinator.holdings import Allocation, Holder, holder, holder_of_all
-from reconciler.plugins.koordinator.names import ALLOCATED
-from reconciler.plugins.koordinator.objects import Device
 from reconciler.plugins.koordinator.refusals import BOTH, BOTH_WHY, OFFERED, Unserved, reason_of, refusal
-from reconciler.plugins.koordinator.rules import Rules
+from reconciler.plugins.koordinator.vocabulary import ALLOCATED, Device, Rules
 
 
 class OfflineMachines(PodDevices):

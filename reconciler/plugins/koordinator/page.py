@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from reconciler.allocation.reasons.explanation import Explanation
+from reconciler.allocation.explanation import Explanation
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.operations.page.charts import Index
 from reconciler.operations.page.drawing import (
@@ -37,9 +37,8 @@ from reconciler.plugins.koordinator.figures import (
     describe_machine,
 )
 from reconciler.plugins.koordinator.fleet import Fleet
-from reconciler.plugins.koordinator.names import GPU, GPU_MEMORY, TYPES
-from reconciler.plugins.koordinator.objects import Shares, printed
 from reconciler.plugins.koordinator.pods import KoordinatorState
+from reconciler.plugins.koordinator.vocabulary import GPU, GPU_MEMORY, TYPES, Shares, printed
 
 BOX, TALL, GAP = 58, 26, 4
 BOXES_A_ROW = (WIDTH - TRACK_AT) // BOX

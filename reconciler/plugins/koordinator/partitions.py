@@ -11,17 +11,25 @@ import numpy as np
 from msgspec import Struct
 from pydantic import Field, TypeAdapter
 
+from kernels.exclusion import rank_by_remaining, remaining_sets, total_weight
 from kernels.groups import distinct
-from kernels.shares import rank_by_remaining, remaining_sets, total_weight
 from kernels.types import Amounts, Mask, Rows
-from reconciler.api.objects.json_annotations import Path, read, validated
 from reconciler.api.objects.model import ON_USE, Model, Str, Tuple
 from reconciler.api.objects.quantity import Quantity
+from reconciler.api.objects.validating import Path, read, validated_annotation
 from reconciler.errors import Malformed
 from reconciler.plugins.koordinator.annotations import HONOR, PREFER, RESTRICTED, PartitionSpec
-from reconciler.plugins.koordinator.names import GPU_MODEL, GPU_VENDOR, PARTITION_POLICY, PARTITIONS
-from reconciler.plugins.koordinator.objects import Device, Minor, Number, whole
-from reconciler.plugins.koordinator.rules import Semantics
+from reconciler.plugins.koordinator.vocabulary import (
+    GPU_MODEL,
+    GPU_VENDOR,
+    PARTITION_POLICY,
+    PARTITIONS,
+    Device,
+    Minor,
+    Number,
+    Semantics,
+    whole,
+)
 
 LINK_TYPE = "gpuLinkType"
 
@@ -182,7 +190,9 @@ Listed = dict[int, tuple[Partition, ...]]
 def read_table(subject: str, text: str, semantics: Semantics) -> Listed | None:
     """The whole table; None for null. Raises Malformed if any of it cannot be read."""
     if semantics is Semantics.UPSTREAM:
-        found: Listed | None = validated(_TABLE, read(subject, PARTITIONS, text), subject, PARTITIONS)
+        found: Listed | None = validated_annotation(
+            _TABLE, read(subject, PARTITIONS, text), subject, PARTITIONS
+        )
         return found
     found, wrong = sound_partitions(subject, text)
     if wrong:
@@ -196,7 +206,7 @@ def _sound(alone: Mapping[str, Any], number: int, flat: FlatTable, subject: str)
     def path_in_text(path: Path) -> Path:
         return flat.path_in_text((path[0], number, *path[2:]) if len(path) > 1 else path)
 
-    found: Listed = validated(_LENIENT, alone, subject, PARTITIONS, path_in_text=path_in_text)
+    found: Listed = validated_annotation(_LENIENT, alone, subject, PARTITIONS, path_in_text=path_in_text)
     return found
 
 
@@ -204,7 +214,7 @@ def sound_partitions(subject: str, text: str) -> tuple[Listed | None, tuple[Malf
     """The partitions that can be read, and what is wrong with the others; None for null. Raises Malformed."""
     flat = FlatTable(read(subject, PARTITIONS, text))
     if not isinstance(flat.value, Mapping):
-        return validated(_LENIENT, flat.value, subject, PARTITIONS), ()
+        return validated_annotation(_LENIENT, flat.value, subject, PARTITIONS), ()
     found, wrong = Listed(), list[Malformed]()
     for size, of_size in flat.value.items():
         entries = [[one] for one in of_size] if isinstance(of_size, list) and of_size else [of_size]

@@ -7,9 +7,16 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.validation.kinds import ServedKind
 from reconciler.errors import Rejected
-from reconciler.plugins.koordinator.names import ALLOCATED, CURRENT_NAME, PLUGIN, TYPE_OF
-from reconciler.plugins.koordinator.objects import GROUP, VERSION, Device
 from reconciler.plugins.koordinator.reasons import KOORDINATOR
+from reconciler.plugins.koordinator.vocabulary import (
+    ALLOCATED,
+    CURRENT_NAME,
+    GROUP,
+    PLUGIN,
+    TYPE_OF,
+    VERSION,
+    Device,
+)
 from reconciler.plugins.plugin import Plugin, Shown, Usage
 
 if TYPE_CHECKING:
@@ -42,7 +49,7 @@ class Koordinator(Plugin):
         if not self.holds(pod) and _resources(pod).isdisjoint(TYPE_OF):
             return False
         from reconciler.plugins.koordinator.demand import read_demand
-        from reconciler.plugins.koordinator.rules import Rules
+        from reconciler.plugins.koordinator.vocabulary import Rules
 
         return read_demand(pod, Rules()) is not None
 
@@ -63,7 +70,7 @@ class Koordinator(Plugin):
         if not any(isinstance(one, Device) for one in listed) and not any(map(self.requests, known)):
             return None
         from reconciler.plugins.koordinator.offline import OfflineMachines
-        from reconciler.plugins.koordinator.rules import Rules, Semantics
+        from reconciler.plugins.koordinator.vocabulary import Rules, Semantics
 
         rules = Rules(Semantics(options.get("koordinator_semantics", "proposal")))
         return OfflineMachines(listed, known, rules)
@@ -74,7 +81,7 @@ class Koordinator(Plugin):
         return CHECKS
 
     def usage(self) -> Usage:
-        from reconciler.plugins.koordinator.usage import MachineUsage
+        from reconciler.plugins.koordinator.figures import MachineUsage
 
         return MachineUsage()
 
@@ -82,12 +89,12 @@ class Koordinator(Plugin):
         known = list(objects)
         if not any(isinstance(one, Device) for one in known):
             return None
-        from reconciler.plugins.koordinator.usage import modes
+        from reconciler.plugins.koordinator.figures import modes
 
         return modes(known)
 
     async def with_kinds(self, client: "Client", served: "Served") -> "Served":
-        from reconciler.plugins.koordinator.running import with_devices
+        from reconciler.plugins.koordinator.handler import with_devices
 
         return await with_devices(client, served)
 
@@ -102,21 +109,21 @@ class Koordinator(Plugin):
     async def discover(self, client: "Client", settings: "Settings") -> "Served | None":
         if not settings.koordinator:
             return None
-        from reconciler.plugins.koordinator.running import kinds_beside_devices, with_devices
+        from reconciler.plugins.koordinator.handler import kinds_beside_devices, with_devices
 
         return await with_devices(client, await kinds_beside_devices(client, settings))
 
     async def prepare(self, client: "Client", settings: "Settings", served: "Served") -> "Start | None":  # noqa: ARG002
         if not settings.koordinator:
             return None
-        from reconciler.plugins.koordinator.running import KoordinatorRunning
+        from reconciler.plugins.koordinator.handler import KoordinatorRunning
 
         return KoordinatorRunning
 
     def replay(self, settings: Mapping[str, Any], intake: "Intake") -> "ReplayPart | None":
         if not settings.get("koordinator"):
             return None
-        from reconciler.plugins.koordinator.running import Replay
+        from reconciler.plugins.koordinator.handler import Replay
 
         return Replay(settings["koordinator_semantics"], intake)
 

@@ -10,16 +10,15 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.pinning import pinned
 from reconciler.control.decisions.allocating import AllocationUnreadable, Overdrawn
 from reconciler.control.decisions.declaration import Report
+from reconciler.control.handler import Blocked
 from reconciler.control.inputs import PluginInput
 from reconciler.control.intake import Intake
-from reconciler.control.steps import Blocked
 from reconciler.errors import Malformed
 from reconciler.plugins.koordinator.demand import Demand, Failure
 from reconciler.plugins.koordinator.fleet import Fleet
 from reconciler.plugins.koordinator.holdings import Holder, holder, holder_of_all, overdrawn
-from reconciler.plugins.koordinator.names import ALLOCATED, PLUGIN
-from reconciler.plugins.koordinator.objects import Device
 from reconciler.plugins.koordinator.reasons import IN_A_GANG
+from reconciler.plugins.koordinator.vocabulary import ALLOCATED, PLUGIN, Device
 
 
 class Grant(Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from reconciler.allocation.reasons.explanation import Advice, Section
+from reconciler.allocation.explanation import Advice, Section
 
 
 def _advice(meaning: str, remedy: str) -> Advice:

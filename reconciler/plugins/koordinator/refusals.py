@@ -11,7 +11,7 @@ from kernels.types import Codes, Rows
 from reconciler.api.objects.plan import Reason
 from reconciler.plugins.koordinator.demand import Failure, Status
 from reconciler.plugins.koordinator.filters import SICK, WAITING, WHY, Lack, Verdict, for_good
-from reconciler.plugins.koordinator.names import TYPE_OF
+from reconciler.plugins.koordinator.vocabulary import TYPE_OF
 
 
 class Unserved(Struct, frozen=True):

@@ -22,17 +22,13 @@ class Kueue(Plugin):
     name: ClassVar = "kueue"
 
     def served_kinds(self) -> Sequence[ServedKind]:
-        from reconciler.plugins.kueue.objects import (
-            ADMISSION_CHECK,
-            RESOURCE_FLAVOR,
-            WORKLOAD,
-        )
+        from reconciler.plugins.kueue.objects import ADMISSION_CHECK, RESOURCE_FLAVOR, WORKLOAD
 
         return (WORKLOAD, ADMISSION_CHECK, RESOURCE_FLAVOR)
 
     async def prepare(self, client: "Client", settings: "Settings", served: "Served") -> "Start | None":
         if not settings.kueue_check or settings.mode == "shadow":
             return None
-        from reconciler.plugins.kueue.running import KueueRunning, kinds_for_check
+        from reconciler.plugins.kueue.checker import KueueRunning, kinds_for_check
 
         return partial(KueueRunning, await kinds_for_check(settings, client), served["ResourceClaim"])

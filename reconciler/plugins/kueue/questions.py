@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from reconciler.aio.worker_thread import Closed, ShouldContinue, WorkerThread, postponed
+from reconciler.aio.tasks import Closed, ShouldContinue, WorkerThread, postponed
 from reconciler.allocation.dra.budget import Budget, StepLimit, Unfinished, WhileWanted
 from reconciler.allocation.gangs.deciding import decide_gang
 from reconciler.allocation.gangs.kinds import GangGranted, GangQuestion, GangUnsatisfied, Member, Seat

@@ -8,7 +8,7 @@ from hashlib import sha256
 import structlog
 from msgspec import Struct
 
-from reconciler.aio.worker_thread import Closed, ShouldContinue, WorkerThread
+from reconciler.aio.tasks import Closed, ShouldContinue, WorkerThread
 from reconciler.allocation.dra.budget import Unfinished
 from reconciler.allocation.placement.order import queue_key
 from reconciler.analysis.sizing.demand import Item

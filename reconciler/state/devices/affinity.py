@@ -17,10 +17,9 @@ from kernels.types import Codes, Mask, Rows
 from reconciler.cel.errors import CelError, CelRefused
 from reconciler.cel.extractor import compile_extractor
 from reconciler.cel.program import compile_selector
-from reconciler.state.caches import Cache, share
+from reconciler.state.caches import Cache, Forkable, share
 from reconciler.state.devices.encoding.block import Extractor
 from reconciler.state.devices.fleet import Fleet
-from reconciler.state.forking import Forkable
 
 Mode = tuple[tuple[str, str], ...]
 """Key and text, sorted"""

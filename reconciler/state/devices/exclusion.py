@@ -9,9 +9,9 @@ from kernels.exclusion import ALL, compatible, count_marks, shared_by_all, share
 from kernels.groups import Inverse, distinct, invert
 from kernels.types import Bits, Codes, Mask, Rows
 from reconciler.api.objects.semantics import GroupMode
+from reconciler.state.caches import Forkable
 from reconciler.state.devices.exclusion_pairs import Problem
 from reconciler.state.devices.pool import Pool
-from reconciler.state.forking import Forkable
 
 
 class Exclusion(Struct, frozen=True, eq=False):

@@ -13,11 +13,10 @@ from kernels.groups import IntegerLog
 from kernels.types import Amounts, Bits, Codes, Mask, Rows
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.quantity import INT64_MAX
+from reconciler.state.caches import Forkable
 from reconciler.state.devices.affinity import Locks
-from reconciler.state.devices.ledger import NOTHING
+from reconciler.state.devices.ledger import NOTHING, Drawn
 from reconciler.state.devices.pool import Pool
-from reconciler.state.devices.retained_draws import Drawn
-from reconciler.state.forking import Forkable
 
 LONGEST_TRAIL = 20_000
 """Most changes kept. A follower that is further behind starts from scratch: this only bounds memory."""

@@ -14,10 +14,9 @@ from reconciler.state.devices.affinity import Locks, affinity_kinds
 from reconciler.state.devices.assembly import Layout
 from reconciler.state.devices.exclusion import NO_ROWS, ScopeOccupancy
 from reconciler.state.devices.fleet import Fleet
-from reconciler.state.devices.ledger import DeviceState, Hold, Ledger, state_of
+from reconciler.state.devices.ledger import DeviceState, Hold, Ledger, RetainedDraws, state_of
 from reconciler.state.devices.occupancy import LONGEST_TRAIL, NOBODY, Consumptions, Occupancy, Trail
 from reconciler.state.devices.remaining import Remaining
-from reconciler.state.devices.retained_draws import RetainedDraws
 
 Array = TypeVar("Array", bound=np.ndarray[Any, Any])
 

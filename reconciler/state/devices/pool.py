@@ -15,10 +15,10 @@ from reconciler.api.objects.semantics import PARTITIONABLE_DEVICES, GroupMode, S
 from reconciler.state.devices.counters import DrawTable, PoolCounters, compile_counters
 from reconciler.state.devices.encoding.block import Block
 from reconciler.state.devices.encoding.parts import Encoder, Names
-from reconciler.state.devices.encoding.recent import Recent
+from reconciler.state.devices.encoding.vocabulary import Recent
 from reconciler.state.devices.exclusion_rules import PoolExclusion, compile_exclusion
+from reconciler.state.devices.ledger import Drawn, finer_than
 from reconciler.state.devices.reach import Reach, needs_gate
-from reconciler.state.devices.retained_draws import Drawn, finer_than
 
 
 class ReachedDevices(NamedTuple):

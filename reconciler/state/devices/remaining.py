@@ -17,7 +17,7 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.quantity import Format, Quantity
 from reconciler.state.devices.assembly import Layout
 from reconciler.state.devices.fleet import Fleet
-from reconciler.state.devices.ledger import NOTHING, Ledger
+from reconciler.state.devices.ledger import NOTHING, Ledger, RetainedDraws
 from reconciler.state.devices.occupancy import (
     CounterIndex,
     Overcharge,
@@ -25,7 +25,6 @@ from reconciler.state.devices.occupancy import (
     overcharge_of,
     without_device,
 )
-from reconciler.state.devices.retained_draws import RetainedDraws
 from reconciler.state.devices.snapshot import Snapshot
 
 

@@ -13,11 +13,10 @@ from kernels.groups import Inverse
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.api.objects.claims import ALL, DeviceClass, ResourceClaim
 from reconciler.api.objects.meta import DeviceID
+from reconciler.api.objects.model import value
 from reconciler.api.objects.semantics import Semantics
-from reconciler.api.objects.value import value
 from reconciler.state.caches import Caches
-from reconciler.state.devices.encoding.interner import UNKNOWN
-from reconciler.state.devices.encoding.vocabulary import Vocabulary
+from reconciler.state.devices.encoding.vocabulary import UNKNOWN, Vocabulary
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.node_views import NearPools, SelectedNodes, are_seen_alike
 from reconciler.state.devices.occupancy import Occupancy

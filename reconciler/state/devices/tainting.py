@@ -13,9 +13,8 @@ from reconciler.api.objects.slices import DeviceTaint, DeviceTaintRule, DeviceTa
 from reconciler.cel.errors import CelRefused
 from reconciler.cel.program import Selector
 from reconciler.state.devices.encoding.block import COLUMNS
-from reconciler.state.devices.encoding.interner import Interner
 from reconciler.state.devices.encoding.tables import DeviceColumns, Part, Table, cel_rows, join
-from reconciler.state.devices.encoding.vocabulary import Vocabulary
+from reconciler.state.devices.encoding.vocabulary import Interner, Vocabulary
 from reconciler.state.devices.pool import Pool
 
 TAINTS = COLUMNS.index("taints")

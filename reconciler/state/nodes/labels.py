@@ -15,7 +15,7 @@ from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.api.objects.core import Node, NodeSpec, NodeStatus, Taint, Toleration
 from reconciler.api.objects.meta import ObjectMeta
 from reconciler.api.objects.selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
-from reconciler.state.forking import Forkable
+from reconciler.state.caches import Forkable
 
 Array = TypeVar("Array", bound=np.ndarray[Any, Any])
 

@@ -15,7 +15,7 @@ from kernels.types import Amounts, Mask
 from reconciler.api.objects.core import Container, ContainerStatus, Pod, PodStatus
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.quantity import NANO, Quantity
-from reconciler.state.forking import Forkable
+from reconciler.state.caches import Forkable
 from reconciler.state.nodes.labels import widened
 from reconciler.state.nominations import Nomination, Nominee, own_of
 

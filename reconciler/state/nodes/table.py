@@ -15,9 +15,8 @@ from reconciler.api.objects.core import Node, Pod, Taint
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.selectors import LabelSelector, NodeSelector
 from reconciler.errors import Rejected
+from reconciler.state.caches import Forkable, Lazy, forked
 from reconciler.state.devices.snapshot import NodeSubset, Topology
-from reconciler.state.forking import Forkable, forked
-from reconciler.state.lazy import Lazy
 from reconciler.state.nodes.labels import (
     CLOSING,
     KnownNode,

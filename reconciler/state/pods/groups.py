@@ -24,7 +24,7 @@ from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.semantics import ALL_GATES, COMPOSITE_GROUPS, GENERIC_WORKLOAD
 from reconciler.errors import Malformed, Unlisted
-from reconciler.state.forking import Forkable
+from reconciler.state.caches import Forkable
 from reconciler.state.on_demand import KindsOnDemand
 
 Group = PodGroup | CompositePodGroup | CoschedulingPodGroup

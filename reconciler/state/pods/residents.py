@@ -13,7 +13,7 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.selectors import Selector
 from reconciler.errors import Rejected
-from reconciler.state.forking import Forkable
+from reconciler.state.caches import Forkable
 from reconciler.state.nodes.labels import LabelColumns, widened
 from reconciler.state.pods.terms import (
     Namespaces,

@@ -10,7 +10,7 @@ from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Re
 from reconciler.api.objects.core import Namespace, Pod, PodAffinity, PodAffinityTerm
 from reconciler.api.objects.selectors import LabelSelector, Requirement, Selector
 from reconciler.errors import Rejected
-from reconciler.state.forking import Forkable
+from reconciler.state.caches import Forkable
 
 Key = TypeVar("Key", bound=Hashable)
 

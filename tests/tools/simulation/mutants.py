@@ -12,7 +12,7 @@ from reconciler.analysis.relocation.occupants import Budgets
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ALLOCATED_AT, ANNOUNCED, FINALIZER, is_announced, is_ours
 from reconciler.api.objects.gangs import release, release_on
-from reconciler.app import making_room
+from reconciler.app import moving
 from reconciler.cluster import client, events, transport, writer
 from reconciler.cluster.client import Client
 from reconciler.cluster.watch import Recall, _Follower
@@ -31,10 +31,10 @@ from reconciler.control.loop import Reconciler
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner
 from reconciler.control.relocation import ground
-from reconciler.control.relocation.candidates import Candidates, RoomPlan
 from reconciler.control.relocation.evictor import Evictor
 from reconciler.control.relocation.moves import Allowed
 from reconciler.control.relocation.rebalancer import Rebalancer
+from reconciler.control.relocation.relocator import Candidates, RoomPlan
 from reconciler.control.settler import HandOver, Settler
 from reconciler.control.special_claims import SpecialClaims
 from reconciler.control.units import Kind
@@ -272,7 +272,7 @@ EVICTING: dict[str, Mutant] = {
     "budgets allow everything": _without_budgets,
     "held room is for everybody": _swap(Store, "snapshot_for", lambda self, _: self.snapshot()),
     "everybody may preempt": _swap(Candidates, "_agrees", lambda *_: True),
-    "pods of others are evicted": _swap(making_room, "allocated_by_us", lambda *_: True),
+    "pods of others are evicted": _swap(moving, "allocated_by_us", lambda *_: True),
     "whole gangs are evicted": _swap(RoomPlan, "acts", property(lambda self: not self.refused)),
     "plans outlive what they rest on": _swap(ground, "_different", lambda *_: iter(())),
     "plans outlive what the pod must mind": _swap(ground, "_surroundings", lambda *_: iter(())),

@@ -7,8 +7,20 @@ from typing import Any
 
 import pytest
 
-from reconciler.aio.tasks import LONGEST, MOST, Breaks, Ended, Heartbeat, Stopped, forever, unless
-from reconciler.aio.worker_thread import SWITCH_INTERVAL, Closed, ShouldContinue, WorkerThread
+from reconciler.aio.tasks import (
+    LONGEST,
+    MOST,
+    SWITCH_INTERVAL,
+    Breaks,
+    Closed,
+    Ended,
+    Heartbeat,
+    ShouldContinue,
+    Stopped,
+    WorkerThread,
+    forever,
+    unless,
+)
 from tests.tools.patience import PATIENCE
 from tests.tools.virtual_time import VirtualLoop
 

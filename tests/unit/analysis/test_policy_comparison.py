@@ -9,9 +9,9 @@ from reconciler.allocation.dra.budget import UNLIMITED
 from reconciler.allocation.policies.demand import NO_DEMAND, Demand, Shape
 from reconciler.allocation.policies.names import POLICIES
 from reconciler.allocation.policies.selection import Policies
-from reconciler.analysis.policy_comparison import Choice, Sample, compare, in_words, places, shares
 from reconciler.api.objects.claims import ResourceClaim, ResourceClaimSpec
 from reconciler.api.objects.plan import Granted
+from reconciler.operations.policy_comparison import Choice, Sample, compare, in_words, places, shares
 from reconciler.state.store import Store
 from reconciler.state.trial import Forked
 from tests.tools.allocation_strategies import worlds

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 from pydantic import ValidationError
 
-from reconciler.app.build import Parts, build
 from reconciler.app.from_settings import rules, terms_of
+from reconciler.app.lifecycle import Parts, build
 from reconciler.cluster.http import connect
 from reconciler.control.decisions.allocating import WritesPaused
 from reconciler.control.decisions.declaration import Decision

@@ -9,11 +9,11 @@ from reconciler.api.objects.claims import ALLOCATED_AT
 from reconciler.api.objects.core import Pod, PodDisruptionBudget
 from reconciler.api.objects.gangs import GANG, SIZE
 from reconciler.api.versions.reading import read
-from reconciler.app.making_room import RoomPlanner
+from reconciler.app.moving import RoomPlanner
+from reconciler.control.handler import Decide
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
-from reconciler.control.relocation.candidates import RoomPlan, RoomQuestion
-from reconciler.control.steps import Decide
+from reconciler.control.relocation.relocator import RoomPlan, RoomQuestion
 from reconciler.ha.shard import Shard
 from reconciler.state.nominations import own_of
 from reconciler.state.trial import Forked

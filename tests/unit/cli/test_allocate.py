@@ -11,7 +11,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from reconciler.cli import main
-from reconciler.plugins.koordinator import names
+from reconciler.plugins.koordinator import vocabulary
 from tests.tools.checkout import ROOT
 from tests.tools.koordinator_builders import gpu, nic
 from tests.tools.koordinator_cluster import machine, wants
@@ -291,7 +291,7 @@ def test_json_and_yaml_are_the_pods_as_run_writes_them(tmp_path: Path):
     result = allocate(tmp_path, "-o", "json", f=text)
     assert result.exit_code == ALL
     (found,) = json.loads(result.stdout)["items"]
-    assert found["metadata"]["annotations"][names.ALLOCATED] == ANNOTATION
+    assert found["metadata"]["annotations"][vocabulary.ALLOCATED] == ANNOTATION
     assert "schedulingGates" not in found["spec"]
     required = found["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     assert required["nodeSelectorTerms"][0]["matchFields"][0]["values"] == ["n"]
@@ -300,7 +300,7 @@ def test_json_and_yaml_are_the_pods_as_run_writes_them(tmp_path: Path):
 
 
 def test_pods_with_devices_keep_them_and_higher_priorities_come_first(tmp_path: Path):
-    held = wants("held", GPU, annotations={names.ALLOCATED: ANNOTATION}, nodeName="n", gates=())
+    held = wants("held", GPU, annotations={vocabulary.ALLOCATED: ANNOTATION}, nodeName="n", gates=())
     result = allocate(
         tmp_path,
         f=written(machine("n", gpu(0), gpu(1)), held, wants("low", GPU), wants("high", GPU, priority=1)),
@@ -320,7 +320,7 @@ def test_a_pod_gets_devices_on_a_node_where_it_can_run(tmp_path: Path):
 
 
 def test_what_no_node_has_is_not_reported_as_held(tmp_path: Path):
-    functions = {names.ALLOCATE_HINT: '{"rdma": {"vfSelector": {}}}'}
+    functions = {vocabulary.ALLOCATE_HINT: '{"rdma": {"vfSelector": {}}}'}
     pods = [
         wants("fpga", {"koordinator.sh/fpga": 1}),
         wants("many", {"nvidia.com/gpu": 16}),
@@ -336,19 +336,19 @@ def test_what_no_node_has_is_not_reported_as_held(tmp_path: Path):
 
 
 def test_only_invalid_objects_are_refused(tmp_path: Path):
-    bad = wants("bad", GPU, annotations={names.JOINT_ALLOCATE: "{"})
+    bad = wants("bad", GPU, annotations={vocabulary.JOINT_ALLOCATE: "{"})
     odd = machine("odd", gpu(0) | {"minor": -1})
     both = wants("both", GPU, resourceClaims=[{"name": "c", "resourceClaimName": "c"}])
     result = allocate(tmp_path, f=written(machine("n", gpu(0)), odd, bad, both, wants("p", GPU)))
     assert result.exit_code == NO
     assert "refused: " in result.stderr
     assert "Device odd" in result.stderr
-    assert f"Pod default/bad: {names.JOINT_ALLOCATE}: not JSON at line 1 column 2" in result.stdout
+    assert f"Pod default/bad: {vocabulary.JOINT_ALLOCATE}: not JSON at line 1 column 2" in result.stdout
     assert "use only one" in result.stdout
 
 
 def test_the_rules_of_the_release_can_be_selected(tmp_path: Path):
-    alone = {names.ALLOCATE_HINT: {"rdma": {"exclusivePolicy": "PCIeLevel"}}}
+    alone = {vocabulary.ALLOCATE_HINT: {"rdma": {"exclusivePolicy": "PCIeLevel"}}}
     text = written(
         machine("n", nic(0, (0, "x"))), wants("a", {"rdma": 1}), wants("b", {"rdma": 1}, annotations=alone)
     )
@@ -364,7 +364,7 @@ def test_the_pod_of_the_documentation_gets_devices(tmp_path: Path):
     result = allocate(tmp_path, "-o", "json", a=written(fleet), b=example)
     assert result.exit_code == ALL
     (found,) = json.loads(result.stdout)["items"]
-    given = json.loads(found["metadata"]["annotations"][names.ALLOCATED])
+    given = json.loads(found["metadata"]["annotations"][vocabulary.ALLOCATED])
     assert [entry["minor"] for entry in given["gpu"]] == [0, 1]
     assert [entry["extension"]["vfs"] for entry in given["rdma"]] == [[{"busID": "01:00.0"}]]
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from reconciler.api.manifests.bundle import bundle, read_bundle
 from reconciler.api.manifests.documents import Document, Origin, of_text
 from reconciler.api.objects.semantics import NEWEST_MINOR, Semantics
-from reconciler.api.versions.releases import OLDEST_MINOR
+from reconciler.api.versions.kinds import OLDEST_MINOR
 from reconciler.cli import main
 from reconciler.cli.convert import read_for_server
 from reconciler.cli.exits import Exit, NoAnswer

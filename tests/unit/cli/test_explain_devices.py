@@ -10,14 +10,14 @@ from click.testing import CliRunner, Result
 
 from reconciler.cli import main
 from reconciler.embedded import ApiServer, serve
-from reconciler.plugins.koordinator import names
+from reconciler.plugins.koordinator import vocabulary
 from tests.tools.koordinator_builders import gpu, nic
 from tests.tools.koordinator_cluster import KoordinatorCluster, machine, node, wants
 
 ONE, TWO = {"nvidia.com/gpu": 1}, {"nvidia.com/gpu": 2}
 BESIDE = {
-    names.JOINT_ALLOCATE: {"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"},
-    names.ALLOCATE_HINT: {"rdma": {"vfSelector": {}}},
+    vocabulary.JOINT_ALLOCATE: {"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"},
+    vocabulary.ALLOCATE_HINT: {"rdma": {"vfSelector": {}}},
 }
 
 
@@ -90,8 +90,8 @@ def test_nodes_where_the_pod_cannot_run_are_a_gate():
 @pytest.mark.parametrize(
     ("fields", "code", "said"),
     [
-        ({"annotations": {names.ALLOCATED: '{"gpu":[{"minor":0}]}'}, "nodeName": "n"}, 0, "allocated: "),
-        ({"annotations": {names.ALLOCATE_HINT: '{"tpu": {}}'}}, 1, "MalformedAnnotation: "),
+        ({"annotations": {vocabulary.ALLOCATED: '{"gpu":[{"minor":0}]}'}, "nodeName": "n"}, 0, "allocated: "),
+        ({"annotations": {vocabulary.ALLOCATE_HINT: '{"tpu": {}}'}}, 1, "MalformedAnnotation: "),
         ({"resourceClaims": [{"name": "c", "resourceClaimName": "c"}]}, 1, "TwoKindsOfDevices: "),
     ],
 )
@@ -107,7 +107,7 @@ def test_without_a_device_object_the_pod_is_explained_too():
 
 
 def test_the_release_can_be_asked():
-    pod = wants("p", {"rdma": 1}, annotations={names.ALLOCATE_HINT: {"rdma": {"exclusivePolicy": "No"}}})
+    pod = wants("p", {"rdma": 1}, annotations={vocabulary.ALLOCATE_HINT: {"rdma": {"exclusivePolicy": "No"}}})
     objects = [machine("n", nic(0)), pod]
     assert explain("p", objects=objects).exit_code == 1
     assert explain("p", "--koordinator-semantics", "upstream", objects=objects).exit_code == 0
@@ -121,7 +121,7 @@ async def ask(api: ApiServer, *arguments: str) -> Result:
 @pytest.mark.loopback
 async def test_a_pod_on_a_cluster_is_explained_as_the_reconciler_meets_it():
     """Other pending pods do not come first; pods with devices hold them."""
-    held = {names.ALLOCATED: '{"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-core":"100"}}]}'}
+    held = {vocabulary.ALLOCATED: '{"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-core":"100"}}]}'}
     cluster = KoordinatorCluster(
         [
             node("n"),

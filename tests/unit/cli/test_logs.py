@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.cli import main
+from reconciler.cli.logs import Reader, latencies
 from reconciler.cli.options import Clock
-from reconciler.operations.logs.reading import Reader, latencies
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 """The time of the command"""

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from reconciler.api.manifests.bundle import as_served
 from reconciler.cli import main
 from reconciler.embedded import ApiServer, serve
-from reconciler.plugins.koordinator import names
+from reconciler.plugins.koordinator import vocabulary
 from tests.tools.checkout import DOCS
 from tests.tools.koordinator_builders import gpu
 from tests.tools.koordinator_cluster import KoordinatorCluster, Plain, machine, wants
@@ -202,7 +202,11 @@ def test_the_example_of_the_guide_gives_the_output_of_the_guide(tmp_path: Path):
 
 GIVEN = {
     "minor": 1,
-    "resources": {names.GPU_CORE: "100", names.GPU_MEMORY_RATIO: "100", names.GPU_MEMORY: "80Gi"},
+    "resources": {
+        vocabulary.GPU_CORE: "100",
+        vocabulary.GPU_MEMORY_RATIO: "100",
+        vocabulary.GPU_MEMORY: "80Gi",
+    },
 }
 ALONE = wants(
     "alone",
@@ -210,7 +214,7 @@ ALONE = wants(
     gates=(),
     nodeName="n1",
     annotations={
-        names.ALLOCATED: {"gpu": [GIVEN]},
+        vocabulary.ALLOCATED: {"gpu": [GIVEN]},
         "scheduling.koordinator.sh/device-allocate-hint": {"gpu": {"exclusivePolicy": "PCIeLevel"}},
     },
 )

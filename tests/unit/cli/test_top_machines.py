@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from reconciler.cli import main
 from reconciler.cli.cluster import Connection
-from reconciler.cli.top_plugin import follow
+from reconciler.cli.top_extras import follow
 from reconciler.control.decisions.allocating import DevicesGiven
 from reconciler.embedded import serve
 from reconciler.plugins.koordinator.plugin import Koordinator

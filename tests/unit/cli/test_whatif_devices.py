@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from reconciler.cli import main
 from reconciler.embedded import serve
-from reconciler.plugins.koordinator import names
+from reconciler.plugins.koordinator import vocabulary
 from tests.tools.koordinator_builders import gpu, nic
 from tests.tools.koordinator_cluster import KoordinatorCluster, machine, node, wants
 
@@ -25,12 +25,16 @@ def holder(name: str, on: str, minor: int, **spec: Any) -> Object:
     """A pod as we write it: with the annotation, and pinned to its node."""
     given = {
         "minor": minor,
-        "resources": {names.GPU_CORE: "100", names.GPU_MEMORY_RATIO: "100", names.GPU_MEMORY: "80Gi"},
+        "resources": {
+            vocabulary.GPU_CORE: "100",
+            vocabulary.GPU_MEMORY_RATIO: "100",
+            vocabulary.GPU_MEMORY: "80Gi",
+        },
     }
     field = {"key": "metadata.name", "operator": "In", "values": [on]}
     required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
     pinned = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
-    annotations = {names.ALLOCATED: {"gpu": [given]}}
+    annotations = {vocabulary.ALLOCATED: {"gpu": [given]}}
     return wants(name, ONE, gates=(), annotations=annotations, affinity=pinned, nodeName=on, **spec)
 
 
@@ -107,7 +111,7 @@ def test_added_machines_count(ask: Ask):
 def test_what_can_never_be_has_its_reason(ask: Ask):
     never = ask(pods=[wants("p", {"fpga": 1})], world=WORLD)
     assert (never.exit_code, told(never)["refused"]["reason"]) == (1, "NoDevicesOfType")
-    bad = wants("p", {"rdma": 1}, annotations={names.ALLOCATE_HINT: {"rdma": {"exclusivePolicy": "x"}}})
+    bad = wants("p", {"rdma": 1}, annotations={vocabulary.ALLOCATE_HINT: {"rdma": {"exclusivePolicy": "x"}}})
     world = [node("a"), machine("a", nic(0))]
     assert told(ask(pods=[bad], world=world))["refused"]["reason"] == "MalformedAnnotation"
     released = ask("--count", "1", "--koordinator-semantics", "upstream", pods=[bad], world=world)

@@ -18,8 +18,8 @@ from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cel.program import compile_selector
 from reconciler.control.decider import Decider, Refusal
+from reconciler.control.handler import Decide
 from reconciler.control.ownership import Ownership
-from reconciler.control.steps import Decide
 from reconciler.state.devices import inventory
 from reconciler.state.devices.inventory import Assembly
 from reconciler.state.devices.snapshot import NodeSubset, Snapshot

@@ -11,10 +11,10 @@ from reconciler.api.objects.plan import Granted
 from reconciler.control import background_search
 from reconciler.control.background_search import BackgroundSearch
 from reconciler.control.decider import Decider, Refusal
+from reconciler.control.handler import Decide
 from reconciler.control.inputs import Asked
 from reconciler.control.intake import Intake
 from reconciler.control.planner import Planner
-from reconciler.control.steps import Decide
 from reconciler.control.units import Unit
 from reconciler.control.waiting import Wants
 from reconciler.state.devices.snapshot import Snapshot

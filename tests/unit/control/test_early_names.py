@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.migrate.mapping import Wanted, mapping, mig
 from reconciler.api.migrate.pods import Template, template_named
+from reconciler.api.migrate.special_claims import Wanted, mapping, mig
 from reconciler.api.objects.changes import Replaced
 from reconciler.api.objects.claims import POD_CLAIM
 from reconciler.api.objects.core import GATE

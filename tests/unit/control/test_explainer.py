@@ -6,14 +6,14 @@ from itertools import count
 
 from structlog.testing import capture_logs
 
-from reconciler.allocation.reasons.explanation import Explanation
+from reconciler.allocation.explanation import Explanation
 from reconciler.analysis.explain.explain import explain_briefly
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control.decisions.allocating import Freed, Waits
 from reconciler.control.explainer import BACKLOG, SHARE, Explainer, RefusalQueue
-from reconciler.control.steps import Decide, Nothing, Step
+from reconciler.control.handler import Decide, Nothing, Step
 from reconciler.control.units import Kind, Unit
 from reconciler.state.store import Store
 from reconciler.state.trial import store_of

@@ -19,9 +19,8 @@ from reconciler.control import held_room as keeper_module
 from reconciler.control import held_room as takeover_module
 from reconciler.control.decisions.declaration import Decision
 from reconciler.control.decisions.every import Nominated, NominationDropped
-from reconciler.control.held_room import HELD_ROOM, HeldRoomKeeper, HeldRoomTakeover
+from reconciler.control.held_room import HELD_ROOM, HeldRoomKeeper, HeldRoomTakeover, KeptConfigMap
 from reconciler.control.intake import Intake
-from reconciler.control.kept_config_map import KeptConfigMap
 from reconciler.control.ownership import Ownership
 from reconciler.embedded import ApiServer
 from reconciler.state.nominations import HeldPlace, Nomination, of_claim, of_replacement, read_record

@@ -8,9 +8,9 @@ from reconciler.control.decider import Decider
 from reconciler.control.decisions.allocating import Deleted
 from reconciler.control.decisions.declaration import Decision
 from reconciler.control.decisions.every import Nominated, NominationDropped, NominationExpired, NominationUsed
+from reconciler.control.handler import Decide
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
-from reconciler.control.steps import Decide
 from reconciler.control.waiting import Wants
 from reconciler.state.nominations import (
     NOBODY,

@@ -11,8 +11,8 @@ from reconciler.api.manifests.bundle import Bundle, bundle, read_bundle
 from reconciler.api.manifests.documents import of_text
 from reconciler.api.objects.plan import Unsatisfied
 from reconciler.api.objects.semantics import Semantics
+from reconciler.control.handler import Blocked
 from reconciler.control.offline import Report, decide
-from reconciler.control.steps import Blocked
 from tests.tools.checkout import SHARED, needs
 from tests.tools.short_manifests import CLASS, claim, gpus, node, pod, template, together
 

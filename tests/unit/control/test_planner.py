@@ -16,9 +16,9 @@ from reconciler.control.decider import Decider, Refusal
 from reconciler.control.decisions.allocating import Ungated
 from reconciler.control.decisions.declaration import Decision, Numbering
 from reconciler.control.decisions.every import DECISIONS
+from reconciler.control.handler import Blocked, Decide, Free, Nothing, Ungate
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
-from reconciler.control.steps import Blocked, Decide, Free, Nothing, Ungate
 from reconciler.control.units import Unit
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
 from tests.tools.unit_pictures import claim_unit, intake, key, pod_unit, put, remove, step

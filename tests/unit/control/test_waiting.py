@@ -9,7 +9,7 @@ from reconciler.control.waiting import Pending, Waiting, Wants
 from reconciler.operations.metrics.catalogue import MAX_NAMESPACES, OTHER
 from reconciler.operations.signals import largest_namespaces
 from reconciler.plugins.koordinator.demand import Demand, read_demand
-from reconciler.plugins.koordinator.rules import Rules
+from reconciler.plugins.koordinator.vocabulary import Rules
 from tests.tools.koordinator_cluster import wants
 from tests.tools.unit_pictures import claim_unit, pod_unit
 

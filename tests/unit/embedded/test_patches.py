@@ -8,7 +8,7 @@ from reconciler.api.validation.bodies import Refusal
 from reconciler.api.validation.kinds import strategic_merge
 from reconciler.api.validation.served_kinds import CLAIM, POD
 from reconciler.embedded import ApiServer
-from reconciler.embedded.patches import apply_json_patch, merge
+from reconciler.embedded.bodies import apply_json_patch, merge
 from tests.tools.driving import CLAIMS, JSON_PATCH, PODS, STRATEGIC, allocation, claim, ok, pod, refused
 
 JSON_CASES = {

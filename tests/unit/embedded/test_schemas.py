@@ -8,9 +8,8 @@ import pytest
 from kubernetes_asyncio.client import models
 
 from reconciler.api.validation.served_kinds import every_kind
-from reconciler.embedded import known_fields
-from reconciler.embedded.known_fields import NEWER, PROPOSED, VERSION, fields_of
-from reconciler.embedded.schemas import ANY_FIELDS, definitions
+from reconciler.embedded import schemas
+from reconciler.embedded.schemas import ANY_FIELDS, NEWER, PROPOSED, VERSION, definitions, fields_of
 
 FOLDERS = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema"
 OTHER_MERGES = {
@@ -92,14 +91,14 @@ def test_fields_that_are_read_from_the_text_of_the_library_are_those_of_its_type
 
 
 def test_a_library_without_known_source_is_an_error_and_no_type_without_fields(tmp_path, monkeypatch):
-    monkeypatch.setattr(known_fields, "_folder", lambda: tmp_path)
+    monkeypatch.setattr(schemas, "_folder", lambda: tmp_path)
     (tmp_path / "v1_made_up.py").write_text("class V1MadeUp(BaseModel):\n    name: str\n")
     with pytest.raises(RuntimeError, match=r"v1_made_up\.py has no openapi_types"):
         fields_of("V1MadeUp")
     monkeypatch.undo()
-    monkeypatch.setattr(known_fields, "find_spec", lambda _name: None)
+    monkeypatch.setattr(schemas, "find_spec", lambda _name: None)
     with pytest.raises(RuntimeError, match="kubernetes-asyncio has no source"):
-        known_fields._folder.__wrapped__()
+        schemas._folder.__wrapped__()
 
 
 def test_newer_fields_are_those_of_the_next_release(ours, published):

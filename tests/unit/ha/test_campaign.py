@@ -16,10 +16,8 @@ from reconciler.cluster.client import Client
 from reconciler.cluster.transport import Request
 from reconciler.embedded import ApiServer
 from reconciler.errors import Retry
-from reconciler.ha.campaign import Campaign, Leases
-from reconciler.ha.elector import Bid, Elector
-from reconciler.ha.fenced_transport import FencedTransport
-from reconciler.ha.lease_record import Record, Terms
+from reconciler.ha.campaign import Campaign, FencedTransport, Leases
+from reconciler.ha.elector import Bid, Elector, Record, Terms
 from reconciler.ha.shard import WHOLE, parse_shard
 from tests.tools.candidates import NAMESPACE, Candidate, Device, Server, candidate
 from tests.tools.examples import examples

@@ -19,14 +19,14 @@ from reconciler.cluster.transport import Lines, Request, Response, WatchRequest
 from reconciler.embedded import ApiServer
 from reconciler.errors import Rejected
 from reconciler.ha.campaign import Campaign, Leases
-from reconciler.ha.elector import Elector
-from reconciler.ha.lease_record import (
+from reconciler.ha.elector import (
     LONGEST,
     MOST_TRANSITIONS,
     MOST_WAIT,
     SHARD,
     WAIT,
     WRITE,
+    Elector,
     Terms,
     read_record,
 )

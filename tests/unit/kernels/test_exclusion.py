@@ -11,20 +11,18 @@ from kernels.exclusion import (
     compatible,
     compatible_with,
     count_marks,
-    pack_bits,
-    shared_by_all,
-    shares_a_name,
-    unpack_bits,
-)
-from kernels.shares import (
     enough,
     group_held,
     largest_group,
     may_serve_together,
+    pack_bits,
     rank_by_remaining,
     remaining_sets,
     share_fits,
+    shared_by_all,
+    shares_a_name,
     total_weight,
+    unpack_bits,
     unused,
 )
 from kernels.types import Bits, Mask

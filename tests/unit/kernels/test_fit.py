@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from kernels.bounds import max_worth, unique_rows
 from kernels.fit import (
     Fitting,
     Shelf,
@@ -26,7 +27,6 @@ from kernels.fit import (
     total_draw,
 )
 from kernels.groups import invert
-from kernels.packing import max_worth, unique_rows
 from kernels.types import Amounts, Mask
 from tests.tools import reference_kernels
 from tests.tools.arrays import EXTREME, Drawing, amounts, drawings, untouched

@@ -11,7 +11,7 @@ from reconciler.allocation.policies.selection import Policies, parse_policies
 from reconciler.api.objects.plan import Granted
 from reconciler.control.decider import Refusal
 from reconciler.control.demand import PoliciesInUse
-from reconciler.control.steps import Decide
+from reconciler.control.handler import Decide
 from reconciler.operations.policy_comparison import PolicyComparison
 from tests.tools.builders import store
 from tests.tools.naive_policies import GPUS

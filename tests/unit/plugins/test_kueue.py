@@ -16,8 +16,7 @@ from reconciler.control.loop import Failures
 from reconciler.control.ownership import Ownership
 from reconciler.ha.shard import Shard
 from reconciler.plugins.kueue.checker import SOONER, AdmissionChecker, KueueWakeUps, Terms
-from reconciler.plugins.kueue.cluster import KueueWriter
-from reconciler.plugins.kueue.objects import CONTROLLER, AdmissionCheck, ResourceFlavor, Workload
+from reconciler.plugins.kueue.objects import CONTROLLER, AdmissionCheck, KueueWriter, ResourceFlavor, Workload
 from reconciler.plugins.kueue.questions import QUICK_PODS
 from reconciler.plugins.provisioning.provisioner import groups_of
 from reconciler.state.nominations import of_workload

@@ -11,8 +11,8 @@ from reconciler.api.objects.core import GATE
 from reconciler.api.objects.gangs import FENCED, SEAT
 from reconciler.control.ownership import MANAGED
 from reconciler.control.special_claims import HANDED_OVER
-from reconciler.operations.events.recorder import MOVED, MOVES_DROPPED, PREEMPTED
-from reconciler.plugins.koordinator.names import ALLOCATED
+from reconciler.operations.events_recorder import MOVED, MOVES_DROPPED, PREEMPTED
+from reconciler.plugins.koordinator.vocabulary import ALLOCATED
 from tests.tools.admission_policies import Policy, Review, compiled, expressions
 from tests.tools.deployed_rights import ACCOUNT, policies
 from tests.tools.small_fleet import claim, pod

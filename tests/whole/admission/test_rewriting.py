@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.api.migrate.mapping import MOST, Wanted, mapping
 from reconciler.api.migrate.pods import Template, rewrite
+from reconciler.api.migrate.special_claims import MOST, Wanted, mapping
 from reconciler.api.migrate.workloads import template_object
 from reconciler.cli import main
 from reconciler.errors import Malformed

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.api.migrate.mapping import mapping
 from reconciler.api.migrate.pods import rewrite
+from reconciler.api.migrate.special_claims import mapping
 from reconciler.api.objects.claims import ALLOCATED_AT, ANNOUNCED, ResourceClaim, is_ours
 from reconciler.api.objects.core import GATE
 from reconciler.api.versions.reading import read

@@ -32,7 +32,7 @@ HELD = claim("held") + (
 ELSEWHERE = CLASS.replace("device.driver ==", "device.driver !=")
 LINE = (
     '{"timestamp": "2026-01-01T00:00:00Z", "level": "info", '
-    '"logger": "reconciler.operations.observer", "event": "pod ungated", '
+    '"logger": "reconciler.operations.telemetry", "event": "pod ungated", '
     '"pod": "default/p", "decision_id": "x"}\n'
 )
 REQUESTS = """

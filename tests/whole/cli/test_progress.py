@@ -13,14 +13,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from reconciler.cli import main, progress
-from reconciler.cli.output import Console
-from reconciler.cli.progress import UPDATE_STEPS, ProgressTracker, track_progress
+from reconciler.cli import main, output
+from reconciler.cli.output import UPDATE_STEPS, Console, ProgressTracker, track_progress
 from tests.tools.patience import PATIENCE
 from tests.tools.short_manifests import CLASS, claim, gpus, together
 
 WITHOUT_DELAY = (
-    "import reconciler.cli.progress as w; w.DELAY_SECONDS = 0; from reconciler.cli import main; main()"
+    "import reconciler.cli.output as w; w.DELAY_SECONDS = 0; from reconciler.cli import main; main()"
 )
 """The program, with progress from the start"""
 STAGE = b"reading "
@@ -111,8 +110,8 @@ def test_every_command_shows_it_but_not_with_json(
     command: str, as_json: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """A reader of both streams together must be able to parse JSON."""
-    monkeypatch.setattr(progress, "Timer", AtOnce)
-    monkeypatch.setattr(progress, "Console", lambda stream: Console(stream, terminal=True))
+    monkeypatch.setattr(output, "Timer", AtOnce)
+    monkeypatch.setattr(output, "Console", lambda stream: Console(stream, terminal=True))
     (tmp_path / "f.yaml").write_text(together(CLASS, gpus("n1", 1), claim("a")))
     arguments = [*command.split(), "-f", str(tmp_path), *(["-o", "json"] if as_json else [])]
     result = CliRunner().invoke(main, arguments)

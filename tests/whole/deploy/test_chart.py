@@ -10,7 +10,7 @@ import kubernetes_validate
 import pytest
 
 from docs import chart_values
-from reconciler.api.migrate.mapping import Wanted, mapping, read_map
+from reconciler.api.migrate.special_claims import Wanted, mapping, read_map
 from tests.tools import chart, monitoring_kinds
 from tests.tools.chart import (
     BASE,

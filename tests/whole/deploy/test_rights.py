@@ -25,12 +25,12 @@ from reconciler.control.relocation.evictor import AGAIN
 from reconciler.control.relocation.moves import MovesAdvice, StandingAdvice
 from reconciler.embedded import serve
 from reconciler.errors import Undecided
-from reconciler.operations import doctor_schedule
-from reconciler.operations.doctor_schedule import DoctorSchedule
+from reconciler.operations import findings
+from reconciler.operations.findings import DoctorSchedule
 from reconciler.operations.serving.access import CACHE_SECONDS
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.serving.server import access_for, serving
-from reconciler.plugins.koordinator.names import ALLOCATED
+from reconciler.plugins.koordinator.vocabulary import ALLOCATED
 from reconciler.settings import Settings
 from tests.tools import deployed_rights
 from tests.tools.deployed_rights import DEPLOY, Granted, bound
@@ -144,8 +144,8 @@ def round_made(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
         made.set()
 
     monkeypatch.setattr(DoctorSchedule, "_take", taken)
-    monkeypatch.setattr(doctor_schedule, "DELAY_SECONDS", 0.01)
-    monkeypatch.setattr(doctor_schedule, "NICENESS", 0)  # beside other tests it would hardly get a turn
+    monkeypatch.setattr(findings, "DELAY_SECONDS", 0.01)
+    monkeypatch.setattr(findings, "NICENESS", 0)  # beside other tests it would hardly get a turn
     return made
 
 

@@ -109,8 +109,8 @@ UP = {
     ("reconciler.control.background_search", "reconciler.app.control"),
     ("reconciler.cluster.watch", "reconciler.control.intake"),
     ("reconciler.cluster.events", "reconciler.control.intake"),
-    ("reconciler.cluster.client", "reconciler.operations.metrics.requests"),
-    ("reconciler.control.decisions.declaration", "reconciler.operations.observer"),
+    ("reconciler.cluster.client", "reconciler.operations.metrics.meters"),
+    ("reconciler.control.decisions.declaration", "reconciler.operations.telemetry"),
 }
 """Calls from a room to a higher one"""
 

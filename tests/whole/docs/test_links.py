@@ -8,7 +8,7 @@ import pytest
 
 from docs.pictures.__main__ import FOLDER, PICTURES
 from reconciler.cli import pages
-from reconciler.operations.logs.catalogue import EVENTS, FIELDS
+from reconciler.operations.log_catalogue import EVENTS, FIELDS
 from reconciler.operations.metrics.catalogue import CATALOGUE
 from reconciler.settings import Settings
 from tests.tools.checkout import DOCS, ROOT

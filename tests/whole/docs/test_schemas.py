@@ -36,7 +36,7 @@ spec:
 FRAGMENTED = ("-f", str(DOCS / "examples" / "fragmented.yaml"))
 LINE = (
     '{"timestamp": "2026-01-01T00:00:00Z", "level": "warning", "event": "claim pending", '
-    '"logger": "reconciler.operations.observer", "claims": ["a/b"], "reason": "DevicesInUse", '
+    '"logger": "reconciler.operations.telemetry", "claims": ["a/b"], "reason": "DevicesInUse", '
     '"decision_id": "x"}\n'
 )
 CASES: dict[str, list[tuple[str, ...]]] = {

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from reconciler.api.validation.served_kinds import CLAIM, POD
 from reconciler.cli import main
 from reconciler.embedded import serve
-from reconciler.operations.logs.setup import configure
+from reconciler.operations.log_setup import configure
 from tests.tools.checkout import DOCS, ROOT
 from tests.tools.running_reconciler import Cluster, reconciling
 

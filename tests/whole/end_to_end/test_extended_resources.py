@@ -9,7 +9,7 @@ import pytest
 
 from reconciler.api.validation.kinds import ServedKind
 from reconciler.api.validation.served_kinds import NODE, POD, SLICE
-from reconciler.cli.special_claims import schedule
+from reconciler.cli.apiserver import schedule
 from reconciler.control.decisions.allocating import Allocated, AllocatedByScheduler, Ungated, Waits
 from reconciler.control.decisions.every import Nominated, NominationExpired, NominationUsed
 from reconciler.control.special_claims import HANDED_OVER

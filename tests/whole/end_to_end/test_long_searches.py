@@ -9,7 +9,7 @@ from reconciler.allocation.dra.budget import Budget, StepLimit, Unfinished
 from reconciler.api.objects.plan import Granted
 from reconciler.control.decider import Decider, Refusal
 from reconciler.control.decisions.allocating import Allocated
-from reconciler.control.steps import Decide
+from reconciler.control.handler import Decide
 from reconciler.state.devices.snapshot import Snapshot
 from tests.tools.patience import PATIENCE
 from tests.tools.running_reconciler import Cluster, reconciling

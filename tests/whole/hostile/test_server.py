@@ -27,7 +27,7 @@ from reconciler.cluster.http import LONGEST_LINE
 from reconciler.control.decisions.allocating import HeldTwice
 from reconciler.control.decisions.declaration import Decision
 from reconciler.errors import Retry
-from reconciler.operations.journal.files import paths
+from reconciler.operations.journal.entries import paths
 from reconciler.operations.metrics.catalogue import CATALOGUE
 from reconciler.operations.serving.access import Local
 from reconciler.operations.serving.port import StatusPort

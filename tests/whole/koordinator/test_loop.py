@@ -10,7 +10,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.app.from_settings import check, ownership
 from reconciler.control.decisions.allocating import DevicesGiven, HeldBack, Overdrawn, Ungated, Waits
 from reconciler.errors import Rejected
-from reconciler.plugins.koordinator import names
+from reconciler.plugins.koordinator import vocabulary
 from reconciler.settings import Settings
 from tests.tools.koordinator_builders import gpu, nic
 from tests.tools.koordinator_cluster import DEVICE, NODE, POD, KoordinatorCluster, machine, running, wants
@@ -28,7 +28,7 @@ def small(*nodes: str) -> KoordinatorCluster:
 async def test_a_gated_pod_gets_devices_and_a_node_and_loses_its_gate():
     cluster = KoordinatorCluster([node("a"), machine("a", gpu(0, (0, "x")), nic(0, (0, "x"), vfs=2))])
     joint = {"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"}
-    said = {names.JOINT_ALLOCATE: joint, names.ALLOCATE_HINT: {"rdma": {"vfSelector": {}}}}
+    said = {vocabulary.JOINT_ALLOCATE: joint, vocabulary.ALLOCATE_HINT: {"rdma": {"vfSelector": {}}}}
     cluster.load(wants("p", {**GPU, "rdma": 1}, annotations=said, gates=("other", GATE)))
     async with running(cluster) as run:
         (equipped,) = await run.heard(DevicesGiven)
@@ -36,7 +36,7 @@ async def test_a_gated_pod_gets_devices_and_a_node_and_loses_its_gate():
     assert equipped.node == "a"
     assert [str(device) for device in equipped.devices] == ["gpu/a/0", "rdma/a/0"]
     pod = cluster.pod("p")
-    assert pod["metadata"]["annotations"][names.ALLOCATED] == (
+    assert pod["metadata"]["annotations"][vocabulary.ALLOCATED] == (
         '{"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-core":"100","koordinator.sh/gpu-memory":"80Gi",'
         '"koordinator.sh/gpu-memory-ratio":"100"},"id":"gpu-0"}],"rdma":[{"minor":0,"resources":'
         '{"koordinator.sh/rdma":"1"},"id":"rdma-0","extension":{"vfs":[{"busID":"00:00.0"}]}}]}'
@@ -132,7 +132,7 @@ async def test_an_exclusive_holder_keeps_others_out_after_a_restart(policy: str)
     """The NIC has room for both by amounts; who holds it wants to be alone, and its annotation says so."""
     here, there = (0, "x"), (0, "y")
     cluster = KoordinatorCluster([node("a"), machine("a", nic(0, here), nic(1, here), nic(2, there))])
-    alone = {names.ALLOCATE_HINT: {"rdma": {"exclusivePolicy": policy}}}
+    alone = {vocabulary.ALLOCATE_HINT: {"rdma": {"exclusivePolicy": policy}}}
     cluster.load(wants("alone", {"rdma": 1}, annotations=alone))
     async with running(cluster) as run:
         await run.heard(DevicesGiven)
@@ -147,11 +147,11 @@ async def test_what_others_write_counts_from_then_on():
     cluster = small("a", "b")
     async with running(cluster) as run:
         theirs = {"gpu": [{"minor": 0, "resources": {"koordinator.sh/gpu-core": "100"}}]}
-        cluster.load(wants("theirs", GPU, gates=(), annotations={names.ALLOCATED: theirs}, nodeName="a"))
+        cluster.load(wants("theirs", GPU, gates=(), annotations={vocabulary.ALLOCATED: theirs}, nodeName="a"))
         cluster.load(wants("p", GPU))
         await run.heard(DevicesGiven)
         assert cluster.on("p") == "b"
-        cluster.load(wants("again", GPU, gates=(), annotations={names.ALLOCATED: theirs}, nodeName="a"))
+        cluster.load(wants("again", GPU, gates=(), annotations={vocabulary.ALLOCATED: theirs}, nodeName="a"))
         (found,) = await run.heard(Overdrawn)
     assert str(found.device) == "gpu/a/0"
     assert [key.name for key in found.pods] == ["again", "theirs"]
@@ -159,12 +159,12 @@ async def test_what_others_write_counts_from_then_on():
 
 async def test_a_malformed_annotation_refuses_that_pod_alone():
     cluster = small("a")
-    cluster.load(wants("bad", GPU, annotations={names.ALLOCATE_HINT: '{"gpu": {\n  "selector": }}'}))
+    cluster.load(wants("bad", GPU, annotations={vocabulary.ALLOCATE_HINT: '{"gpu": {\n  "selector": }}'}))
     cluster.load(wants("good", GPU))
     async with running(cluster) as run:
         await run.heard(DevicesGiven)
         waits = await run.told(Waits, pod=ObjectKey("default", "bad"), reason="MalformedAnnotation")
-    assert f"{names.ALLOCATE_HINT}: not JSON at line 2 column 15" in waits.message
+    assert f"{vocabulary.ALLOCATE_HINT}: not JSON at line 2 column 15" in waits.message
     assert cluster.served("good")
     assert not cluster.served("bad")
 
@@ -185,7 +185,7 @@ async def test_a_gated_pod_that_holds_devices_already_is_left_to_people():
     """It may be a copy of another pod: what it says that it has, nobody gave it."""
     copied = {"gpu": [{"minor": 0, "resources": {"koordinator.sh/gpu-core": "100"}}]}
     cluster = small("a")
-    cluster.load(wants("copy", GPU, annotations={names.ALLOCATED: copied}))
+    cluster.load(wants("copy", GPU, annotations={vocabulary.ALLOCATED: copied}))
     async with running(cluster) as run:
         await run.told(Waits, reason="HoldsDevices")
     assert cluster.given("copy") == {"gpu": [0]}
@@ -233,7 +233,7 @@ async def test_the_higher_priority_goes_first_whatever_kind_of_devices_it_asks_f
 async def test_the_semantics_are_a_setting(semantics: str, expected: type[Waits] | type[DevicesGiven]):
     """The release has PCIeLevel do nothing: it gives a part of a NIC that is in use."""
     cluster = KoordinatorCluster([node("a"), machine("a", nic(0, (0, "x")))])
-    alone = {names.ALLOCATE_HINT: {"rdma": {"exclusivePolicy": "PCIeLevel"}}}
+    alone = {vocabulary.ALLOCATE_HINT: {"rdma": {"exclusivePolicy": "PCIeLevel"}}}
     cluster.load(wants("first", {"rdma": 1}))
     async with running(cluster, koordinator_semantics=semantics) as run:
         await run.heard(DevicesGiven)
@@ -256,7 +256,10 @@ async def test_claims_and_devices_are_served_side_by_side():
     async with running(cluster) as run:
         await run.heard(DevicesGiven)
         await cluster.until(lambda: cluster.devices("c"))
-    assert json.loads(cluster.pod("p")["metadata"]["annotations"][names.ALLOCATED])["gpu"][0]["id"] == "gpu-0"
+    assert (
+        json.loads(cluster.pod("p")["metadata"]["annotations"][vocabulary.ALLOCATED])["gpu"][0]["id"]
+        == "gpu-0"
+    )
 
 
 def test_settings_name_what_they_need():

@@ -10,12 +10,12 @@ import pytest
 
 from reconciler.api.objects.core import Pod
 from reconciler.control.decisions.allocating import Overdrawn
-from reconciler.plugins.koordinator import names
+from reconciler.plugins.koordinator import vocabulary
 from reconciler.plugins.koordinator.decision import allocate
 from reconciler.plugins.koordinator.demand import Demand, Failure, read_demand
 from reconciler.plugins.koordinator.holdings import Holdings, holder
 from reconciler.plugins.koordinator.machine import machine_of
-from reconciler.plugins.koordinator.rules import Rules
+from reconciler.plugins.koordinator.vocabulary import Rules
 from tests.tools.faulty_transport import Faulty, answer, lost_answer, lost_request
 from tests.tools.koordinator_builders import device, gpu, nic
 from tests.tools.koordinator_cluster import DEVICE, POD, KoordinatorCluster, machine, running, wants
@@ -34,10 +34,10 @@ SAME = {"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"}
 ALONE = {"gpu": {"exclusivePolicy": "PCIeLevel"}, "rdma": {"exclusivePolicy": "DeviceLevel"}}
 SAID: tuple[dict[str, Any], ...] = (
     {},
-    {names.JOINT_ALLOCATE: SAME},
-    {names.ALLOCATE_HINT: {"rdma": {"vfSelector": {}}}},
+    {vocabulary.JOINT_ALLOCATE: SAME},
+    {vocabulary.ALLOCATE_HINT: {"rdma": {"vfSelector": {}}}},
     {
-        names.ALLOCATE_HINT: {
+        vocabulary.ALLOCATE_HINT: {
             "gpu": {"exclusivePolicy": "PCIeLevel"},
             "rdma": {"exclusivePolicy": "DeviceLevel"},
         }
@@ -113,7 +113,7 @@ class Chaos:
         shares: Counter[tuple[str, str, int]] = Counter()
         functions: Counter[tuple[str, str, str]] = Counter()
         for pod in self.live():
-            text = pod.metadata.annotations.get(names.ALLOCATED)
+            text = pod.metadata.annotations.get(vocabulary.ALLOCATED)
             assert (text is None) == pod.gated, pod.key
             for kind, entries in json.loads(text or "{}").items():
                 on = self.cluster.on(pod.key.name)
@@ -142,7 +142,7 @@ class Chaos:
 
     def is_exclusive(self, pod: Pod) -> bool:
         said = pod.metadata.annotations
-        return said.get(names.ALLOCATE_HINT) == json.dumps(ALONE) and names.ALLOCATED in said
+        return said.get(vocabulary.ALLOCATE_HINT) == json.dumps(ALONE) and vocabulary.ALLOCATED in said
 
     def settled(self) -> bool:
         """Nobody waits for what a node has left."""

@@ -1,7 +1,7 @@
 """Conflicts, refusals and silence on the way to a pod: nothing is lost, nothing is given twice."""
 
 from reconciler.control.decisions.allocating import DevicesGiven, Waits
-from reconciler.plugins.koordinator import names
+from reconciler.plugins.koordinator import vocabulary
 from tests.tools.faulty_transport import Late, after, answer
 from tests.tools.koordinator_builders import gpu
 from tests.tools.koordinator_cluster import DEVICE, POD, KoordinatorCluster, machine, running, wants
@@ -75,7 +75,7 @@ async def test_devices_that_somebody_else_writes_first_are_theirs():
     cluster = fleet(2)
     cluster.load(wants("a", GPU))
     cluster.load(wants("b", GPU))
-    fault = after(lambda: touch(cluster, "a", **{names.ALLOCATED: theirs}))
+    fault = after(lambda: touch(cluster, "a", **{vocabulary.ALLOCATED: theirs}))
     async with running(cluster, prepare=lambda f: f.on("PATCH", "/a", fault)) as run:
         await run.told(Waits, reason="HoldsDevices")
         await run.heard(DevicesGiven)

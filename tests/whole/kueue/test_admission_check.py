@@ -22,9 +22,8 @@ from reconciler.control.decisions.every import (
 )
 from reconciler.errors import Rejected
 from reconciler.plugins.kueue import checker, questions
-from reconciler.plugins.kueue.checker import AdmissionChecker
+from reconciler.plugins.kueue.checker import AdmissionChecker, kinds_for_check
 from reconciler.plugins.kueue.objects import ADMISSION_CHECK, CONTROLLER, WORKLOAD
-from reconciler.plugins.kueue.running import kinds_for_check
 from tests.tools.checkout import DOCS
 from tests.tools.definitions import assert_valid
 from tests.tools.kueue_queue import (

@@ -11,7 +11,7 @@ from selenium.webdriver.common.keys import Keys
 
 from perf.fleets import mig
 from perf.fleets.objects import claim as bare_claim
-from reconciler.allocation.reasons.reasons import REASONS
+from reconciler.allocation.reason_table import REASONS
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.validation.fields import timestamp
 from reconciler.control.decisions.allocating import Allocated, Waits

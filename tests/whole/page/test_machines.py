@@ -9,7 +9,7 @@ from reconciler.operations.page.query import Query
 from reconciler.plugins.koordinator.figures import describe_machine
 from reconciler.plugins.koordinator.fleet import Fleet
 from reconciler.plugins.koordinator.page import rack as drawn
-from reconciler.plugins.koordinator.rules import Rules
+from reconciler.plugins.koordinator.vocabulary import Rules
 from tests.tools import still_page
 from tests.tools.koordinator_builders import device, gpu
 from tests.tools.koordinator_cluster import KoordinatorCluster, machine, node, wants

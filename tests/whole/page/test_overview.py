@@ -10,8 +10,8 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.validation.fields import timestamp
 from reconciler.control.decisions.allocating import Allocated, Freed, Waits
 from reconciler.control.decisions.every import MoveEvicted
-from reconciler.operations.page.heat import MOST_CELLS
-from reconciler.operations.page.overview import MINUTES, MOST_NAMESPACES, Recent
+from reconciler.operations.page.fleet import MOST_CELLS
+from reconciler.operations.page.panels import MINUTES, MOST_NAMESPACES, Recent
 from reconciler.operations.page.sources import PendingUnit
 from tests.tools import builders, still_page
 from tests.tools.browsing import Browser

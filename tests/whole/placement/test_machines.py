@@ -8,7 +8,7 @@ import pytest
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control.decisions.allocating import DevicesGiven, Waits
 from reconciler.control.offline import decide
-from reconciler.plugins.koordinator import names
+from reconciler.plugins.koordinator import vocabulary
 from tests.tools.front_ends import read, served
 from tests.tools.koordinator_builders import gpu
 from tests.tools.koordinator_cluster import KoordinatorCluster, machine, running, wants
@@ -119,7 +119,9 @@ async def test_the_live_loop(scenario: Scenario):
         assert {one.pod.name: one.node for one in seen.of(DevicesGiven)} == scenario.given
         waits = {one.pod.name: one.reason for one in seen.of(Waits) if one.pod is not None}
         assert waits == scenario.refused
-    assert all(names.ALLOCATED in cluster.pod(name)["metadata"]["annotations"] for name in scenario.given)
+    assert all(
+        vocabulary.ALLOCATED in cluster.pod(name)["metadata"]["annotations"] for name in scenario.given
+    )
 
 
 def test_a_node_that_only_a_device_object_names_may_be_used_in_manifests():

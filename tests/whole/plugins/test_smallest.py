@@ -9,9 +9,9 @@ import yaml
 from click.testing import CliRunner
 from pydantic import Field
 
+from reconciler.allocation.explanation import Advice, Explanation, Section
 from reconciler.allocation.pod_devices import HeldDevices, PodDevices, PodGrant, PodRefusal
-from reconciler.allocation.reasons.explanation import Advice, Explanation, Section
-from reconciler.allocation.reasons.reasons import REASONS, remedy
+from reconciler.allocation.reason_table import REASONS, remedy
 from reconciler.analysis.doctor.checks import Checks
 from reconciler.analysis.doctor.findings import DoctorInput, Finding, Rule, Severity
 from reconciler.api.objects.core import Pod

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.aio.worker_thread import ShouldContinue
+from reconciler.aio.tasks import ShouldContinue
 from reconciler.api.objects.changes import Refused
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.validation.served_kinds import BUDGET, POD
 from reconciler.app import evicting as evicting_parts
-from reconciler.app.making_room import RoomPlanner
+from reconciler.app.moving import RoomPlanner
 from reconciler.control.decisions.allocating import Waits
 from reconciler.control.decisions.every import (
     Evicted,
@@ -24,8 +24,8 @@ from reconciler.control.decisions.every import (
     RoomPlanned,
 )
 from reconciler.control.relocation import preemptor
-from reconciler.control.relocation.candidates import RoomPlan, RoomQuestion
 from reconciler.control.relocation.evictor import KnownBudgets
+from reconciler.control.relocation.relocator import RoomPlan, RoomQuestion
 from tests.tools.patience import PATIENCE
 from tests.tools.preempting import (
     budget,

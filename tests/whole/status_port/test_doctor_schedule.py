@@ -13,7 +13,7 @@ import yaml
 from reconciler.embedded import ApiServer, serve
 from reconciler.embedded.accounts import Roles, account, service_account
 from reconciler.embedded.guard import Guard
-from reconciler.operations import doctor_schedule
+from reconciler.operations import findings
 from reconciler.settings import Settings
 from tests.tools.checkout import ROOT
 from tests.tools.doctor_manifests import part
@@ -53,13 +53,13 @@ async def test_the_deployed_role_has_all_permissions_of_the_doctor(tmp_path: Pat
     async with serve(server) as url:
         path = tmp_path / "config"
         path.write_text(json.dumps(kubeconfig(url, "t")))
-        command = doctor_schedule.command(Settings(kubeconfig=str(path)))
+        command = findings.command(Settings(kubeconfig=str(path)))
         if role == "ours":
-            found = await doctor_schedule.examine(command)
+            found = await findings.examine(command)
             assert [one["check"] for one in found] == ["pool-incomplete"]
         else:
             with pytest.raises(ValueError, match="cannot list"):
-                await doctor_schedule.examine(command)
+                await findings.examine(command)
 
 
 def kubeconfig(url: str, token: str) -> dict[str, Any]:
@@ -77,7 +77,7 @@ async def test_a_cancelled_run_leaves_no_process(tmp_path: Path):
     started = tmp_path / "pid"
     os.mkfifo(started)
     script = f"import os, time\nopen({str(started)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
-    task = asyncio.create_task(doctor_schedule.examine((sys.executable, "-c", script)))
+    task = asyncio.create_task(findings.examine((sys.executable, "-c", script)))
     pid = int(await asyncio.to_thread(started.read_text))
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -98,7 +98,7 @@ for _ in range(1000):
     os.write({stream}, b"x" * 4096)
 os.write(2, b"\\nthe last words")
 """
-    task = asyncio.create_task(doctor_schedule.examine((sys.executable, "-c", script), most=100_000))
+    task = asyncio.create_task(findings.examine((sys.executable, "-c", script), most=100_000))
     pid = int(await asyncio.to_thread(started.read_text))
     with pytest.raises(ValueError, match="wrote more than 100000 bytes" if stream == 1 else "the last words"):
         await task
@@ -111,4 +111,4 @@ def test_the_command_names_the_cluster_of_the_settings():
     settings = Settings.model_validate({"kubeconfig": "/k", "context": "c", **by_driver})
     wanted = "doctor --cluster -o json --kubeconfig /k --context c --group-mode d=pairwise"
     wanted += " --exclusion-scope d=pool"
-    assert doctor_schedule.command(settings)[3:] == tuple(wanted.split())
+    assert findings.command(settings)[3:] == tuple(wanted.split())

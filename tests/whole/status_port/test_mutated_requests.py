@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from reconciler.operations.logs.setup import configure
+from reconciler.operations.log_setup import configure
 from tests.tools.patience import PATIENCE
 from tests.tools.running_reconciler import Cluster
 from tests.tools.small_fleet import claim, device_class, devices, node

@@ -15,8 +15,7 @@ from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.slices import Device
 from reconciler.api.validation.served_kinds import every_kind
 from reconciler.api.versions.ignored import HARMLESS, UNUSED, ignored, model_in, used
-from reconciler.api.versions.kinds import KINDS, NAMES, RESOURCE, SCHEDULING, Kind, is_newer
-from reconciler.api.versions.releases import SINCE
+from reconciler.api.versions.kinds import KINDS, NAMES, RESOURCE, SCHEDULING, SINCE, Kind, is_newer
 from tests.tools.release_schemas import MINORS, definitions, full_name, type_of
 
 

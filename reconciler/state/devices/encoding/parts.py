@@ -15,12 +15,12 @@ from reconciler.api.objects.slices import (
     DeviceAttribute,
     DeviceCapacity,
 )
-from reconciler.state.devices.encoding.interner import Interner
-from reconciler.state.devices.encoding.recent import Recent
 from reconciler.state.devices.encoding.vocabulary import (
     Asked,
     CapacitySlot,
+    Interner,
     Name,
+    Recent,
     Value,
     Vocabulary,
     qualified,

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from reconciler.allocation.alignment.deciding import decide
 from reconciler.allocation.dra.allocate import allocate
-from reconciler.allocation.policies.by_device import BEST_FIT, SPREAD
 from reconciler.allocation.policies.least_loss import LeastLoss
-from reconciler.allocation.policies.policy import Policy
+from reconciler.allocation.policies.policy import BEST_FIT, SPREAD, Policy
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Plan, Reason, Unsatisfied
 from reconciler.cli import main

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.allocation.alignment.deciding import PreferenceKey, decide
-from reconciler.allocation.policies.by_device import BEST_FIT
+from reconciler.allocation.policies.policy import BEST_FIT
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from tests.tools.alignment_world import (

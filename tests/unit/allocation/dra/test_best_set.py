@@ -8,16 +8,15 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from reconciler.allocation.dra.allocate import allocate
-from reconciler.allocation.dra.best_set import TRIES, WIDTH, BestSet
 from reconciler.allocation.dra.budget import UNLIMITED
-from reconciler.allocation.dra.companions import Reach
+from reconciler.allocation.dra.charging import Reach
 from reconciler.allocation.dra.node_attempt import NodeGrant, attempt
+from reconciler.allocation.dra.preferred import TRIES, WIDTH, BestSet
 from reconciler.allocation.dra.request_options import read_claims
 from reconciler.allocation.dra.state import Choice, NodeProblem
-from reconciler.allocation.policies.by_device import BEST_FIT, SPREAD
 from reconciler.allocation.policies.demand import Demand, Shape
 from reconciler.allocation.policies.least_loss import LeastLoss
-from reconciler.allocation.policies.policy import Policy, PolicyQuestion
+from reconciler.allocation.policies.policy import BEST_FIT, SPREAD, Policy, PolicyQuestion
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Plan
 from tests.tools.builders import claim, device_class, match, request, snapshot, typed

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from perf.fleets.hard import SMALL, Scale, questions
 from reconciler.allocation.dra import allocate as allocating
+from reconciler.allocation.dra.allocate import compared_attributes, node_states
 from reconciler.allocation.dra.node_attempt import attempt
-from reconciler.allocation.dra.node_states import compared_attributes, node_states
 from reconciler.api.objects.plan import Granted
 from tests.tools.allocation_strategies import contests, hard_worlds
 from tests.tools.allocation_strategies import worlds as any_worlds

@@ -10,7 +10,7 @@ from hypothesis import event, given
 from msgspec.structs import replace
 
 from perf.fleets.hard import Scale, question, questions
-from reconciler.allocation.dra.bounds import Remaining
+from reconciler.allocation.dra.branches import Remaining
 from reconciler.allocation.dra.candidates import find_candidates
 from reconciler.allocation.dra.node_attempt import NodeGrant
 from reconciler.allocation.dra.prover import MOST_WORK, Prover

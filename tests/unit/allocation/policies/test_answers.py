@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 
 from kernels.types import Amounts, Mask
 from reconciler.allocation.dra.allocate import allocate
-from reconciler.allocation.policies.by_device import BEST_FIT, SPREAD
 from reconciler.allocation.policies.demand import Demand, Shape
 from reconciler.allocation.policies.expected_fill import ExpectedFill
 from reconciler.allocation.policies.fragmentation import Fgd
 from reconciler.allocation.policies.least_loss import LeastLoss
-from reconciler.allocation.policies.policy import PodRoom, Policy
+from reconciler.allocation.policies.policy import BEST_FIT, SPREAD, PodRoom, Policy
 from reconciler.api.objects.plan import Granted, Unsatisfied
 from tests.tools.allocation_checker import problems
 from tests.tools.allocation_strategies import contests, worlds

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 
 from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.dra.claim_shapes import claim_shape
-from reconciler.allocation.policies.by_device import BEST_FIT, SPREAD
+from reconciler.allocation.policies.compiled_demand import FULLNESS
 from reconciler.allocation.policies.demand import Demand, Shape
 from reconciler.allocation.policies.least_loss import PRICE, LeastLoss, pressure
-from reconciler.allocation.policies.policy import Policy, PolicyQuestion
+from reconciler.allocation.policies.policy import BEST_FIT, SPREAD, Policy, PolicyQuestion
 from reconciler.allocation.policies.selection import policy_named
-from reconciler.allocation.policies.set_losses import FULLNESS
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted
 from reconciler.state.devices.snapshot import Snapshot

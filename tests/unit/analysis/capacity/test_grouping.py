@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.analysis.capacity.grouping import NamespaceHoldings, PendingClaims, groups_of
 from reconciler.analysis.capacity.layout import fleet_layout
 from reconciler.analysis.capacity.lines import lines
 from reconciler.analysis.capacity.measure import Solver, measure
+from reconciler.analysis.capacity.use import NamespaceHoldings, PendingClaims, groups_of
 from reconciler.api.objects.claims import Allocation
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan

@@ -1,6 +1,6 @@
 """Single gates and constraints, in worlds made for them."""
 
-from reconciler.allocation.reasons.explanation import Explanation, Kind, Request
+from reconciler.allocation.explanation import Explanation, Kind, Request
 from reconciler.analysis.explain.explain import explain
 from reconciler.api.objects.plan import Reason
 from tests.tools.allocation_world import World

@@ -4,10 +4,9 @@ from dataclasses import replace
 
 from hypothesis import given
 
-from reconciler.allocation.reasons.explanation import Explanation, Kind
-from reconciler.analysis.explain.explain import explain
-from reconciler.analysis.explain.relaxation import Conflict, Relaxation
-from reconciler.analysis.explain.report import as_json
+from reconciler.allocation.explanation import Explanation, Kind
+from reconciler.analysis.explain.explain import as_json, explain
+from reconciler.analysis.explain.shortage import Conflict, Relaxation
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted
 from tests.tools.allocation_strategies import contests

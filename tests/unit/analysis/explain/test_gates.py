@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.request_options import RequestOption
-from reconciler.allocation.reasons.explanation import Kind, Request
+from reconciler.allocation.explanation import Kind, Request
 from reconciler.analysis.explain.explain import explain
 from reconciler.analysis.explain.funnel import apply_gates, smallest_sets
 from reconciler.analysis.explain.gates import SELECTION, Gate, gates_of

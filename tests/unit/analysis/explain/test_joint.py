@@ -8,9 +8,8 @@ from hypothesis import given
 
 from reconciler.allocation.alignment.deciding import PreferenceKey, decide
 from reconciler.allocation.alignment.preferences import alignments
-from reconciler.allocation.reasons.explanation import Explanation, Kind, Step
-from reconciler.analysis.explain.explain import explain
-from reconciler.analysis.explain.report import as_json
+from reconciler.allocation.explanation import Explanation, Kind, Step
+from reconciler.analysis.explain.explain import as_json, explain
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Reason
 from tests.tools.alignment_world import (

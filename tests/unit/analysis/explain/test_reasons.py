@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.allocation.explanation import Explanation
 from reconciler.allocation.gangs import kinds as gang_refusals
-from reconciler.allocation.reasons.explanation import Explanation
-from reconciler.allocation.reasons.reasons import REASONS, UNKNOWN, remedy
-from reconciler.analysis.explain.explain import explain
-from reconciler.analysis.explain.report import as_json, reasons_page
+from reconciler.allocation.reason_table import REASONS, UNKNOWN, remedy
+from reconciler.analysis.explain.explain import as_json, explain, reasons_page
 from reconciler.api.objects.plan import Reason
 from reconciler.control import planner, settler, special_claims
-from reconciler.operations.events.unmanaged import NOT_MANAGED
+from reconciler.operations.findings import NOT_MANAGED
 from reconciler.plugins.koordinator import handler, refusals
 from reconciler.plugins.koordinator.reasons import IN_A_GANG
 from reconciler.state.on_demand import NOT_LISTED, NOT_READABLE

@@ -6,8 +6,7 @@ import pytest
 
 from reconciler.analysis.capacity.layout import fleet_layout
 from reconciler.analysis.relocation.defragment import Answer, defragment
-from reconciler.analysis.relocation.goals import NODE, Target, for_each_kind
-from reconciler.analysis.relocation.movers import movers_of
+from reconciler.analysis.relocation.goals import NODE, Target, for_each_kind, movers_of
 from reconciler.analysis.relocation.moves_planner import MOST_TRIED, Ended
 from reconciler.analysis.world import World, world_of
 from reconciler.api.objects.meta import DeviceID, ObjectKey

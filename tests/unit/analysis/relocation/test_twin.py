@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from reconciler.analysis.capacity.layout import fleet_layout
 from reconciler.analysis.relocation.defragment import PodMove, defragment, problem
-from reconciler.analysis.relocation.goals import Target, goal_of
-from reconciler.analysis.relocation.movers import movers_of
+from reconciler.analysis.relocation.goals import Target, goal_of, movers_of
 from reconciler.analysis.relocation.moves_planner import Plan, Planner
 from reconciler.analysis.world import World, world_of
 from reconciler.api.objects.semantics import Semantics

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.api.migrate.mapping import Resources, Wanted, mapping
 from reconciler.api.migrate.pods import Template, rewrite, template_named
+from reconciler.api.migrate.special_claims import Resources, Wanted, mapping
 from reconciler.api.objects.core import GATE
 from reconciler.errors import Malformed
 

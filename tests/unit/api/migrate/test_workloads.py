@@ -8,8 +8,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.api.migrate.mapping import Resources, Wanted, mapping
 from reconciler.api.migrate.pods import Template, template_named
+from reconciler.api.migrate.special_claims import Resources, Wanted, mapping
 from reconciler.api.migrate.workloads import Migration, migrate
 from reconciler.api.objects.claims import DeviceClass
 from reconciler.errors import Malformed

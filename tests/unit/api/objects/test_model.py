@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ApiObject, ObjectMeta, time_of
+from reconciler.api.objects.model import value
 from reconciler.api.objects.semantics import (
     BINDING_CONDITIONS,
     DEVICE_STATUS,
@@ -27,7 +28,6 @@ from reconciler.api.objects.semantics import (
 )
 from reconciler.api.objects.semver import MAX_LENGTH, Semver
 from reconciler.api.objects.slices import ResourceSlice
-from reconciler.api.objects.value import value
 from reconciler.errors import Rejected
 from reconciler.plugins.kueue.objects import Workload
 from tests.tools.patience import PATIENCE

@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.pinning import pin, pinned, required, unpinned
-from reconciler.embedded.patches import apply_json_patch
+from reconciler.embedded.bodies import apply_json_patch
 from tests.tools.koordinator_cluster import wants
 
 ZONE = {"key": "zone", "operator": "In", "values": ["z"]}

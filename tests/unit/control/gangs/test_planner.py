@@ -8,10 +8,10 @@ from reconciler.api.objects.claims import mark
 from reconciler.api.objects.gangs import SEAT, GangKey, GangSource
 from reconciler.api.versions.reading import read
 from reconciler.control.gangs.planner import GangPlanner, GangStep, GiveBack, Solve, UngateAll
+from reconciler.control.handler import Blocked, Nothing
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner
-from reconciler.control.steps import Blocked, Nothing
 from reconciler.control.units import Kind, Unit, gang_unit
 from reconciler.ha.shard import parse_shard
 from reconciler.state.on_demand import NOT_LISTED

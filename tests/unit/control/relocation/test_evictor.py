@@ -20,9 +20,9 @@ from reconciler.cluster.transport import PauseReasons
 from reconciler.control.decisions.declaration import Decision
 from reconciler.control.decisions.every import Evicted
 from reconciler.control.gangs.planner import GangPlanner
+from reconciler.control.handler import Decide
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner
-from reconciler.control.relocation.candidates import Candidates, RoomPlan
 from reconciler.control.relocation.evictor import (
     AGAIN,
     HOUR,
@@ -37,8 +37,7 @@ from reconciler.control.relocation.evictor import (
 )
 from reconciler.control.relocation.ground import Victim
 from reconciler.control.relocation.preemptor import PAUSE, Preemptor
-from reconciler.control.relocation.relocator import Means, Terms
-from reconciler.control.steps import Decide
+from reconciler.control.relocation.relocator import Candidates, Means, RoomPlan, Terms
 from reconciler.control.units import Unit
 from reconciler.control.waiting import Pause, Pending
 from reconciler.errors import Conflict, Gone, Protected, ReconcilerError, Rejected, Retry, Undecided

@@ -19,7 +19,7 @@ from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.control.units import Unit
 from reconciler.errors import Gone, ReconcilerError, Rejected, Retry
-from reconciler.operations.events.events import (
+from reconciler.operations.events_writer import (
     BACKOFF_SECONDS,
     BURST,
     FLUSH_SECONDS,
@@ -32,7 +32,7 @@ from reconciler.operations.events.events import (
     Regarding,
     cut,
 )
-from reconciler.operations.events.unmanaged import UnmanagedClaims
+from reconciler.operations.findings import UnmanagedClaims
 from reconciler.state.store import Store
 from tests.tools.builders import Object, claim, request
 

@@ -22,17 +22,17 @@ from reconciler.control.decisions.allocating import (
 )
 from reconciler.control.decisions.declaration import Decision
 from reconciler.control.decisions.every import Evicted, MoveEvicted, MovesAborted
-from reconciler.control.steps import Nothing
+from reconciler.control.handler import Nothing
 from reconciler.control.units import Kind, Unit
 from reconciler.control.waiting import Pending
-from reconciler.operations.events.events import Events
-from reconciler.operations.events.recorder import (
+from reconciler.operations.events_recorder import (
     BACKLOG,
     EventInbox,
     EventRecorder,
     LastingRefusals,
     allocated_note,
 )
+from reconciler.operations.events_writer import Events
 from reconciler.state.nominations import of_pod
 from tests.tools.small_fleet import DRIVER, claim, held, pod
 from tests.tools.unit_pictures import intake, key, pod_unit, put, remove

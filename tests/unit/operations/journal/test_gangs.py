@@ -16,8 +16,7 @@ from reconciler.control.decisions.allocating import Waits
 from reconciler.control.decisions.every import GangPlaced
 from reconciler.control.gangs import search as gang_search
 from reconciler.control.inputs import Answered
-from reconciler.operations.journal.entries import decode, encode
-from reconciler.operations.journal.files import lines, paths
+from reconciler.operations.journal.entries import decode, encode, lines, paths
 from reconciler.operations.journal.recording import Recorder
 from reconciler.operations.journal.replaying import Again, Tally, replay
 from tests.tools.gangs import annotated
@@ -126,7 +125,7 @@ def run(seed: int, folder: Path, what: dict[str, bool], patch: pytest.MonkeyPatc
         made = begin(*of)  # type: ignore[arg-type]
         return made and Recorder(folder, made.header, full=FULL, files=1_000_000)
 
-    patch.setattr("reconciler.app.build.recording", recording)
+    patch.setattr("reconciler.app.lifecycle.recording", recording)
     outcome = schedule.run(seed, **what)  # type: ignore[arg-type]
     assert outcome.findings == ()
 

@@ -10,8 +10,8 @@ from structlog.testing import capture_logs
 from reconciler.allocation.dra.budget import UNLIMITED
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from reconciler.control.decider import Decider, Refusal
+from reconciler.control.handler import Decide
 from reconciler.control.ownership import Ownership
-from reconciler.control.steps import Decide
 from reconciler.operations.journal.hard_questions import MOST_KEPT, WRITER, HardQuestions
 from tests.tools.allocation_world import World, decide
 from tests.tools.builders import (

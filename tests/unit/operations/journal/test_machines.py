@@ -23,15 +23,14 @@ from reconciler.control.inputs import Answered
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.control.units import Kind, Unit
-from reconciler.operations.journal.entries import Header, decode
-from reconciler.operations.journal.files import lines, paths
+from reconciler.operations.journal.entries import Header, decode, lines, paths
 from reconciler.operations.journal.recording import Recorder
 from reconciler.operations.journal.replaying import NoQueue, replay
-from reconciler.plugins.koordinator import names
+from reconciler.plugins.koordinator import vocabulary
 from reconciler.plugins.koordinator.fleet import Fleet
 from reconciler.plugins.koordinator.handler import KoordinatorHandler
 from reconciler.plugins.koordinator.pods import DeviceIntake, KoordinatorState
-from reconciler.plugins.koordinator.rules import Rules
+from reconciler.plugins.koordinator.vocabulary import Rules
 from reconciler.state.store import Store
 from tests.tools.koordinator_builders import device, gpu, nic
 from tests.tools.koordinator_cluster import KoordinatorCluster, machine, node, running, wants
@@ -44,15 +43,15 @@ HEADER = Header(
     settings={"koordinator": True, "koordinator_semantics": "proposal"},
 )
 GPU = {"nvidia.com/gpu": 1}
-HOPPER = {names.GPU_MODEL: "H100", names.PARTITION_POLICY: "Honor"}
+HOPPER = {vocabulary.GPU_MODEL: "H100", vocabulary.PARTITION_POLICY: "Honor"}
 ASKS = ({"nvidia.com/gpu": 2}, GPU, {"gpu-core": 30, "gpu-memory-ratio": 30}, {"rdma": 5})
-ALONE = {names.ALLOCATE_HINT: {"rdma": {"exclusivePolicy": "DeviceLevel"}}}
+ALONE = {vocabulary.ALLOCATE_HINT: {"rdma": {"exclusivePolicy": "DeviceLevel"}}}
 
 
 async def test_a_run_is_decided_again_in_the_same_way(tmp_path: Path):
     both = [machine(name, gpu(0, (0, "x")), nic(0, (0, "x"), vfs=2)) for name in ("a", "b")]
     cluster = KoordinatorCluster([node("a"), node("b"), *both])
-    joint = {names.JOINT_ALLOCATE: {"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"}}
+    joint = {vocabulary.JOINT_ALLOCATE: {"deviceTypes": ["gpu", "rdma"], "requiredScope": "SamePCIe"}}
     cluster.load(wants("first", {**GPU, "rdma": 1}, annotations=joint), wants("other", {}, gates=()))
     async with running(cluster, journal=str(tmp_path)) as run:
         await run.heard(DevicesGiven)
@@ -113,7 +112,7 @@ class History:
         name, count = self.random.choice("abc"), self.random.randint(1, 4)
         cards = [gpu(n, (0, f"x{n // 2}"), health=self.random.random() < 0.9) for n in range(count)]
         nics = [nic(n, (0, f"x{n}"), vfs=self.random.randint(0, 2)) for n in range(self.random.randint(0, 2))]
-        said = {names.PARTITION_POLICY: "Honor"} if self.random.random() < 0.2 else {}
+        said = {vocabulary.PARTITION_POLICY: "Honor"} if self.random.random() < 0.2 else {}
         self.intake.take(Changed("Device", device(*cards, *nics, name=name, labels=said)))
 
     def vanish(self) -> None:
@@ -175,13 +174,13 @@ class History:
         raw = pod.to_json()
         self.version += 1
         raw["metadata"]["resourceVersion"] = str(self.version)
-        raw["metadata"].setdefault("annotations", {})[names.ALLOCATED] = text
+        raw["metadata"].setdefault("annotations", {})[vocabulary.ALLOCATED] = text
         raw["spec"] |= {"nodeName": on, "schedulingGates": []}
         return Pod.model_validate(raw)
 
     def spoil(self) -> None:
         """Somebody makes the annotation of a pod unreadable; it goes on holding what it held."""
-        holders = [pod for pod in self.known() if names.ALLOCATED in pod.metadata.annotations]
+        holders = [pod for pod in self.known() if vocabulary.ALLOCATED in pod.metadata.annotations]
         if holders:
             pod = self.random.choice(holders)
             self.intake.take(Changed("Pod", self.written(pod, pod.spec.node_name, "{")))

@@ -25,15 +25,14 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.cli import main
 from reconciler.control.decider import Decider, Refusal
 from reconciler.control.decisions.allocating import Allocated, Ungated, Waits
+from reconciler.control.handler import Decide
 from reconciler.control.inputs import Answered, Asked, Outcome, PoliciesUsed, RetainedDraw
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner
-from reconciler.control.steps import Decide
 from reconciler.errors import Rejected
 from reconciler.ha.shard import parse_shard
-from reconciler.operations.journal.entries import Header, decode, encode, read_header
-from reconciler.operations.journal.files import lines, paths
+from reconciler.operations.journal.entries import Header, decode, encode, lines, paths, read_header
 from reconciler.operations.journal.recording import Recorder
 from reconciler.operations.journal.replaying import NoQueue, replay
 from reconciler.state.nominations import HeldPlace, Nomination, of_claim
@@ -277,7 +276,7 @@ def test_a_disk_that_fails_ends_the_journal_and_nothing_else(tmp_path: Path, mon
     def fail(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("reconciler.operations.journal.files.Files.write", fail)
+    monkeypatch.setattr("reconciler.operations.journal.entries.Files.write", fail)
     run.see(device_class())
     assert run.store.snapshot().classes
     run.recorder.close()

@@ -26,9 +26,9 @@ from reconciler.control.decisions.declaration import (
     Seconds,
 )
 from reconciler.control.decisions.every import DECISIONS
-from reconciler.operations.logs.catalogue import COMMON, EVENTS, FIELDS, Event, described_fields, events_of
+from reconciler.operations.log_catalogue import COMMON, EVENTS, FIELDS, Event, described_fields, events_of
 from reconciler.operations.metrics.meters import Meters
-from reconciler.operations.observer import log_decision
+from reconciler.operations.telemetry import log_decision
 from tests.tools.checkout import ROOT
 from tests.tools.decision_samples import CLAIM, COUNTS, SAMPLES
 
@@ -86,7 +86,7 @@ def class_attributes() -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("call", list(calls()), ids=lambda call: f"{call.where} {call.event}")
 def test_every_call_is_documented(call: Call):
-    assert call.event in EVENTS, "name the event in reconciler/operations/logs/catalogue.py"
+    assert call.event in EVENTS, "name the event in reconciler/operations/log_catalogue.py"
     event = EVENTS[call.event]
     wanted = set(event.fields) - {"exception"}
     assert event.level == ("error" if call.method == "exception" else call.method)

@@ -14,7 +14,7 @@ import pytest
 import structlog
 from aiohttp.http_exceptions import BadHttpMessage
 
-from reconciler.operations.logs.setup import TerminalRenderer, configure
+from reconciler.operations.log_setup import TerminalRenderer, configure
 
 
 class Terminal(io.StringIO):

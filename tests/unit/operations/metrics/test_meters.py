@@ -13,8 +13,7 @@ from reconciler.control.ownership import Ownership
 from reconciler.errors import Relist, Retry, Undecided
 from reconciler.ha.shard import parse_shard
 from reconciler.operations.metrics.devices import OBJECTS_AT_ONCE, ObjectCounts
-from reconciler.operations.metrics.meters import Meters
-from reconciler.operations.metrics.requests import Metered
+from reconciler.operations.metrics.meters import Metered, Meters
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
 from tests.tools.unit_pictures import intake, put
 

@@ -16,7 +16,7 @@ from reconciler.control.units import Kind, Unit
 from reconciler.control.waiting import Pending
 from reconciler.operations.page.charts import CELLS, Charts, Index, Scene, scene
 from reconciler.operations.page.drawing import draw
-from reconciler.operations.page.heat import use_of
+from reconciler.operations.page.fleet import use_of
 from reconciler.operations.page.map import _physical
 from reconciler.operations.page.pending import PendingIndex
 from reconciler.operations.page.query import Query, select_charts, select_claims

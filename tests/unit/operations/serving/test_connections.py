@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
-from reconciler.operations.logs.setup import configure
+from reconciler.operations.log_setup import configure
 from reconciler.operations.metrics import catalogue as of
 from reconciler.operations.metrics.meters import labelled
 from reconciler.operations.serving.access import Local

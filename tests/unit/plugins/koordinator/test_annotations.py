@@ -8,11 +8,10 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.quantity import Quantity
 from reconciler.errors import Malformed
-from reconciler.plugins.koordinator import annotations, names
+from reconciler.plugins.koordinator import annotations, vocabulary
 from reconciler.plugins.koordinator.demand import Demand, Failure, Status, read_demand
 from reconciler.plugins.koordinator.holdings import Grant, Holdings, holder
-from reconciler.plugins.koordinator.names import KOORD_RDMA
-from reconciler.plugins.koordinator.rules import Rules
+from reconciler.plugins.koordinator.vocabulary import KOORD_RDMA, Rules
 from tests.tools.koordinator_builders import (
     PROPOSAL,
     UPSTREAM,
@@ -29,7 +28,9 @@ from tests.tools.koordinator_builders import (
 
 def saying(requests: dict[str, Any], node: str = "", **said: str) -> Pod:
     wants = pod(requests).model_dump(by_alias=True, mode="json")
-    wants["metadata"]["annotations"] = {names.DOMAIN + k.replace("_", "-"): text for k, text in said.items()}
+    wants["metadata"]["annotations"] = {
+        vocabulary.DOMAIN + k.replace("_", "-"): text for k, text in said.items()
+    }
     wants["spec"]["nodeName"] = node
     return Pod.model_validate(wants)
 

@@ -9,7 +9,7 @@ from reconciler.plugins.koordinator.annotations import allocated
 from reconciler.plugins.koordinator.decision import allocate, annotation, completed, plugin_annotations
 from reconciler.plugins.koordinator.demand import Demand, Failure, read_demand
 from reconciler.plugins.koordinator.holdings import Grant, Holdings, recorded
-from reconciler.plugins.koordinator.names import (
+from reconciler.plugins.koordinator.vocabulary import (
     ALLOCATED,
     GPU_CORE,
     GPU_MEMORY,
@@ -18,9 +18,10 @@ from reconciler.plugins.koordinator.names import (
     KOORD_RDMA,
     NPU_CORE,
     NPU_CPU,
+    Rules,
+    Semantics,
+    VirtualFunction,
 )
-from reconciler.plugins.koordinator.objects import VirtualFunction
-from reconciler.plugins.koordinator.rules import Rules, Semantics
 from tests.tools.koordinator_builders import (
     PROPOSAL,
     UPSTREAM,

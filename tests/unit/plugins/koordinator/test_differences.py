@@ -11,16 +11,19 @@ import pytest
 from reconciler.plugins.koordinator.decision import allocate
 from reconciler.plugins.koordinator.fleet import Fleet, Placed
 from reconciler.plugins.koordinator.holdings import Holdings
-from reconciler.plugins.koordinator.names import (
+from reconciler.plugins.koordinator.refusals import Unserved
+from reconciler.plugins.koordinator.vocabulary import (
     GPU_CORE,
     GPU_MEMORY,
     GPU_MEMORY_RATIO,
     GPU_MODEL,
     PARTITION_POLICY,
     PARTITIONS,
+    Rules,
+    Scoring,
+    Semantics,
+    Strategy,
 )
-from reconciler.plugins.koordinator.refusals import Unserved
-from reconciler.plugins.koordinator.rules import Rules, Scoring, Semantics, Strategy
 from tests.tools.koordinator_builders import (
     PROPOSAL,
     UPSTREAM,

@@ -11,7 +11,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.plugins.koordinator.annotations import Hint
 from reconciler.plugins.koordinator.figures import STATES, MachineState, by_node, by_type, describe_machine
 from reconciler.plugins.koordinator.fleet import Fleet, Placed
-from reconciler.plugins.koordinator.rules import Rules, Semantics
+from reconciler.plugins.koordinator.vocabulary import Rules, Semantics
 from tests.conformance.documents import SHARED, documents
 from tests.conformance.koordinator import recognises, run_by
 from tests.tools.koordinator_builders import demand, device, gpu, nic, pod

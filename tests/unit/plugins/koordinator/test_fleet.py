@@ -14,9 +14,8 @@ from reconciler.plugins.koordinator.columns import MOST_SELECTORS, LabelCodes
 from reconciler.plugins.koordinator.demand import Demand, Failure
 from reconciler.plugins.koordinator.filters import WHY, Verdict, feasible
 from reconciler.plugins.koordinator.fleet import Fleet, Placed
-from reconciler.plugins.koordinator.objects import Device, LabelSelector
 from reconciler.plugins.koordinator.refusals import Unserved
-from reconciler.plugins.koordinator.rules import Rules, Semantics
+from reconciler.plugins.koordinator.vocabulary import Device, LabelSelector, Rules, Semantics
 from tests.tools.examples import examples
 from tests.tools.koordinator_builders import (
     PODS,

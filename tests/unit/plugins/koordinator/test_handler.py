@@ -12,14 +12,13 @@ from reconciler.control.decisions.allocating import DevicesGiven, Ungated
 from reconciler.control.decisions.declaration import Decision
 from reconciler.control.handler import Ask, Decided, Given
 from reconciler.errors import Undecided
-from reconciler.plugins.koordinator import names
+from reconciler.plugins.koordinator import vocabulary
 from reconciler.plugins.koordinator.choice import Takeover
 from reconciler.plugins.koordinator.fleet import Fleet
 from reconciler.plugins.koordinator.handler import KoordinatorHandler
 from reconciler.plugins.koordinator.holdings import Grant
-from reconciler.plugins.koordinator.names import GPU_CORE, GPU_MEMORY_RATIO, KOORD_RDMA
 from reconciler.plugins.koordinator.pods import DeviceIntake, KoordinatorState
-from reconciler.plugins.koordinator.rules import Rules, Semantics
+from reconciler.plugins.koordinator.vocabulary import GPU_CORE, GPU_MEMORY_RATIO, KOORD_RDMA, Rules, Semantics
 from tests.tools.koordinator_builders import decide, device, gpu, holding, machine, minors, nic
 from tests.tools.koordinator_builders import pod as asking
 from tests.tools.koordinator_cluster import wants
@@ -51,7 +50,7 @@ def pod(version: int, *, gated: bool = True, **annotations: str) -> Pod:
     raw = wants("p", {"nvidia.com/gpu": 1}, gates=(GATE,) if gated else ())
     raw["metadata"] |= {"resourceVersion": str(version), "uid": "u"}
     raw["metadata"]["annotations"] = annotations
-    if names.ALLOCATED in annotations:
+    if vocabulary.ALLOCATED in annotations:
         raw["spec"]["nodeName"] = "n"
     return Pod.model_validate(raw)
 
@@ -96,7 +95,7 @@ class Stage:
 async def test_a_write_that_the_watch_shows_first_is_reported_once_under_its_name():
     stage = Stage()
     text = await stage.write()
-    stage.news(pod(2, gated=False, **{names.ALLOCATED: text}))
+    stage.news(pod(2, gated=False, **{vocabulary.ALLOCATED: text}))
     for _ in range(2):
         await stage.handler.resolve(UNIT)
         assert stage.handler.next(UNIT) is None
@@ -110,7 +109,7 @@ async def test_a_write_that_the_watch_shows_first_is_reported_once_under_its_nam
 async def test_a_write_that_reading_shows_is_reported_without_writing_again():
     stage = Stage()
     text = await stage.write()
-    stage.writer.server = pod(2, gated=False, **{names.ALLOCATED: text})
+    stage.writer.server = pod(2, gated=False, **{vocabulary.ALLOCATED: text})
     await stage.handler.resolve(UNIT)
     assert [type(decision) for decision in stage.told] == [DevicesGiven, Ungated]
     assert stage.writer.patches == 1
@@ -120,7 +119,7 @@ async def test_a_write_that_reading_shows_is_reported_without_writing_again():
 async def test_a_write_that_did_not_arrive_is_sent_again():
     stage = Stage()
     text = await stage.write()
-    stage.writer.answers.append(pod(2, gated=False, **{names.ALLOCATED: text}))
+    stage.writer.answers.append(pod(2, gated=False, **{vocabulary.ALLOCATED: text}))
     await stage.handler.resolve(UNIT)
     assert stage.writer.patches == 2
     assert [type(decision) for decision in stage.told] == [DevicesGiven, Ungated]

@@ -7,8 +7,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.plugins.koordinator.annotations import DEVICE_LEVEL, PCIE_LEVEL
 from reconciler.plugins.koordinator.demand import Failure
 from reconciler.plugins.koordinator.holdings import Grant, HeldAlone, Holdings, exclusive_use
-from reconciler.plugins.koordinator.names import KOORD_RDMA
-from reconciler.plugins.koordinator.objects import VirtualFunction
+from reconciler.plugins.koordinator.vocabulary import KOORD_RDMA, VirtualFunction
 from tests.tools.koordinator_builders import UPSTREAM, decide, gpu, holding, machine, nic, pod
 from tests.tools.koordinator_builders import given as given_devices
 

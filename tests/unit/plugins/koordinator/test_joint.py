@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from reconciler.plugins.koordinator.decision import Place, spread
 from reconciler.plugins.koordinator.machine import Machine
-from reconciler.plugins.koordinator.rules import Semantics
+from reconciler.plugins.koordinator.vocabulary import Semantics
 from tests.tools import koordinator_builders
 from tests.tools.examples import examples
 from tests.tools.koordinator_builders import UPSTREAM, gpu, holding, machine, nic, pod

@@ -6,16 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.allocation.reasons.reasons import REASONS, remedy
+from reconciler.allocation.reason_table import REASONS, remedy
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.plugins.koordinator.decision import allocate
 from reconciler.plugins.koordinator.demand import Demand, Failure
 from reconciler.plugins.koordinator.fleet import Fleet
 from reconciler.plugins.koordinator.holdings import Holdings
-from reconciler.plugins.koordinator.names import PARTITION_POLICY, PARTITIONS
 from reconciler.plugins.koordinator.refusals import Unserved, main_reason, no_room
-from reconciler.plugins.koordinator.rules import Rules, Semantics
+from reconciler.plugins.koordinator.vocabulary import PARTITION_POLICY, PARTITIONS, Rules, Semantics
 from tests.tools.examples import examples
 from tests.tools.koordinator_builders import PODS, demand, device, devices, gpu, nic, pod, read
 

@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.plugins.koordinator.holdings import Holdings
 from reconciler.plugins.koordinator.machine import Machine
-from reconciler.plugins.koordinator.rules import Semantics
+from reconciler.plugins.koordinator.vocabulary import Semantics
 from tests.tools.koordinator_builders import PROPOSAL, UPSTREAM, given, gpu, holding, machine, nic, pod
 
 HONOR = {"node.koordinator.sh/gpu-partition-policy": "Honor"}

@@ -9,12 +9,12 @@ from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.decisions.allocating import AllocationUnreadable
 from reconciler.control.decisions.declaration import Decision
-from reconciler.plugins.koordinator import names
+from reconciler.plugins.koordinator import vocabulary
 from reconciler.plugins.koordinator.demand import Demand
 from reconciler.plugins.koordinator.fleet import Fleet, Placed
 from reconciler.plugins.koordinator.holdings import Holder
 from reconciler.plugins.koordinator.pods import DeviceIntake, Grant, KoordinatorState
-from reconciler.plugins.koordinator.rules import Rules
+from reconciler.plugins.koordinator.vocabulary import Rules
 from tests.tools.koordinator_builders import device, gpu, nic
 from tests.tools.koordinator_cluster import wants
 from tests.tools.unit_pictures import intake
@@ -36,7 +36,7 @@ def pod(version: int, *, uid: str = "u", held: bool = False, **fields: Any) -> P
     raw["metadata"] |= {"resourceVersion": str(version), "uid": uid}
     if held:
         text = '{"gpu":[{"minor":0,"resources":{"koordinator.sh/gpu-core":"100"}}]}'
-        raw["metadata"]["annotations"] = {names.ALLOCATED: text}
+        raw["metadata"]["annotations"] = {vocabulary.ALLOCATED: text}
         raw["spec"]["nodeName"] = "n"
     return Pod.model_validate(raw)
 
@@ -134,7 +134,7 @@ def test_what_a_pod_holds_stays_held_when_it_cannot_be_read():
 
 def unreadable(version: int, **fields: Any) -> Pod:
     made = pod(version, held=True, **fields)
-    metadata = made.metadata.model_copy(update={"annotations": {names.ALLOCATED: "{"}})
+    metadata = made.metadata.model_copy(update={"annotations": {vocabulary.ALLOCATED: "{"}})
     return made.model_copy(update={"metadata": metadata})
 
 

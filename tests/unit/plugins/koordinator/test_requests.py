@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from reconciler.api.objects.core import Pod
 from reconciler.errors import Malformed
-from reconciler.plugins.koordinator import names
+from reconciler.plugins.koordinator import vocabulary
 from reconciler.plugins.koordinator.answer_cache import Demands
 from reconciler.plugins.koordinator.demand import Demand, Failure, read_demand, requested
-from reconciler.plugins.koordinator.rules import Rules
+from reconciler.plugins.koordinator.vocabulary import Rules
 from tests.tools.examples import examples
 from tests.tools.koordinator_builders import pod
 
@@ -42,7 +42,8 @@ def test_a_pod_without_devices_of_ours_is_not_ours():
 
 
 AMOUNTS = st.dictionaries(
-    st.sampled_from([names.NVIDIA_GPU, names.KOORD_RDMA, "cpu"]), st.sampled_from(["0", "1", "100", "150"])
+    st.sampled_from([vocabulary.NVIDIA_GPU, vocabulary.KOORD_RDMA, "cpu"]),
+    st.sampled_from(["0", "1", "100", "150"]),
 )
 RESOURCES = st.fixed_dictionaries({}, optional={"requests": AMOUNTS, "limits": AMOUNTS})
 CONTAINERS = st.lists(
@@ -52,10 +53,14 @@ CONTAINERS = st.lists(
     max_size=2,
 )
 NOTES = {
-    names.JOINT_ALLOCATE: ['{"deviceTypes":["gpu","rdma"]}', '{"deviceTypes":["rdma","gpu"]}', "["],
-    names.ALLOCATE_HINT: ['{"rdma":{"vfSelector":{}}}', '{"gpu":{"requiredTopologyScope":"PCIe"}}', "{}"],
-    names.PARTITION_SPEC: ['{"allocatePolicy":"Restricted"}', "{}"],
-    names.ALLOCATED: ["["],
+    vocabulary.JOINT_ALLOCATE: ['{"deviceTypes":["gpu","rdma"]}', '{"deviceTypes":["rdma","gpu"]}', "["],
+    vocabulary.ALLOCATE_HINT: [
+        '{"rdma":{"vfSelector":{}}}',
+        '{"gpu":{"requiredTopologyScope":"PCIe"}}',
+        "{}",
+    ],
+    vocabulary.PARTITION_SPEC: ['{"allocatePolicy":"Restricted"}', "{}"],
+    vocabulary.ALLOCATED: ["["],
 }
 
 
@@ -67,7 +72,7 @@ def pods(draw: st.DrawFn) -> Pod:
         "overhead": draw(AMOUNTS),
     }
     notes = {name: draw(st.sampled_from(texts)) for name, texts in NOTES.items() if draw(st.booleans())}
-    provider = draw(st.sampled_from([{}, {names.ISOLATION_PROVIDER: "HAMi-core"}]))
+    provider = draw(st.sampled_from([{}, {vocabulary.ISOLATION_PROVIDER: "HAMi-core"}]))
     meta = {"name": draw(st.sampled_from("pq")), "annotations": notes, "labels": provider}
     return Pod.model_validate({"metadata": meta, "spec": spec})
 
@@ -91,8 +96,8 @@ def test_shared_readings_equal_a_reading_of_each_pod(several: list[Pod], order: 
 
 
 # Pairs of pods that differ in one word: each word must tell them apart.
-ONE: dict[str, Any] = {"resources": {"requests": {names.NVIDIA_GPU: "1", names.KOORD_RDMA: "1"}}}
-MORE: dict[str, Any] = {"resources": {"limits": {names.NVIDIA_GPU: "4"}}}
+ONE: dict[str, Any] = {"resources": {"requests": {vocabulary.NVIDIA_GPU: "1", vocabulary.KOORD_RDMA: "1"}}}
+MORE: dict[str, Any] = {"resources": {"limits": {vocabulary.NVIDIA_GPU: "4"}}}
 
 
 def made(spec: dict[str, Any], **meta: Any) -> Pod:
@@ -107,9 +112,9 @@ def test_each_word_counts():
         made({"containers": [ONE, MORE]}),
         made({"initContainers": [MORE]}),
         made({"initContainers": [MORE | {"restartPolicy": "Always"}]}),
-        made({"overhead": {names.KOORD_RDMA: "1"}}),
-        made({}, labels={names.ISOLATION_PROVIDER: "HAMi-core"}),
-        *(made({}, annotations={key: NOTES[key][0]}) for key in NOTES if key != names.ALLOCATED),
+        made({"overhead": {vocabulary.KOORD_RDMA: "1"}}),
+        made({}, labels={vocabulary.ISOLATION_PROVIDER: "HAMi-core"}),
+        *(made({}, annotations={key: NOTES[key][0]}) for key in NOTES if key != vocabulary.ALLOCATED),
     ]
     found = [demands.of(one) for one in different]
     assert found == [read_demand(one, rules) for one in different]

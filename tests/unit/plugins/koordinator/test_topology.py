@@ -15,9 +15,16 @@ from reconciler.plugins.koordinator.demand import Demand, Failure
 from reconciler.plugins.koordinator.fleet import Fleet, Placed
 from reconciler.plugins.koordinator.holdings import Grant, Holdings
 from reconciler.plugins.koordinator.machine import machine_of
-from reconciler.plugins.koordinator.names import GPU_MODEL, GPU_VENDOR, ISOLATION_PROVIDER
-from reconciler.plugins.koordinator.objects import Device
-from reconciler.plugins.koordinator.rules import Rules, Scoring, Semantics, Strategy
+from reconciler.plugins.koordinator.vocabulary import (
+    GPU_MODEL,
+    GPU_VENDOR,
+    ISOLATION_PROVIDER,
+    Device,
+    Rules,
+    Scoring,
+    Semantics,
+    Strategy,
+)
 from tests.tools.examples import examples
 from tests.tools.koordinator_builders import (
     HONOR,

@@ -13,12 +13,11 @@ from reconciler.api.objects.changes import Changed, Refused
 from reconciler.api.objects.meta import DeviceID, PoolID
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import decode
-from reconciler.state.devices.encoding import interner, tables
+from reconciler.state.devices.encoding import tables, vocabulary
 from reconciler.state.devices.encoding.block import FLAGS, split
-from reconciler.state.devices.encoding.interner import UNKNOWN, Interner
 from reconciler.state.devices.encoding.parts import Header
 from reconciler.state.devices.encoding.tables import DeviceColumns, Table, join, width
-from reconciler.state.devices.encoding.vocabulary import Name
+from reconciler.state.devices.encoding.vocabulary import UNKNOWN, Interner, Name
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.store import Store
 from tests.tools.builders import (
@@ -73,7 +72,7 @@ def test_split_codes_can_be_added_again(found: list[Table]):
 
 @pytest.mark.parametrize("large", [3, 50, 10**6])
 def test_codes_are_the_order_of_first_sight(large: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(interner, "LARGE", large)
+    monkeypatch.setattr(vocabulary, "LARGE", large)
     known: Interner[object] = Interner()
     plain: dict[object, int] = {}
     for number in [*range(120), *range(60, 180)]:
@@ -85,7 +84,7 @@ def test_codes_are_the_order_of_first_sight(large: int, monkeypatch: pytest.Monk
 
 
 def test_values_that_compare_equal_have_codes_of_their_own(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(interner, "LARGE", 1)
+    monkeypatch.setattr(vocabulary, "LARGE", 1)
     known: Interner[object] = Interner()
     values = [1, True, "1"]
     keys = [("int", 1), ("bool", True), ("string", "1")]

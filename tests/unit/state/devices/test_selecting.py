@@ -15,8 +15,7 @@ from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.versions.reading import read
 from reconciler.errors import Rejected
 from reconciler.state.devices import naming
-from reconciler.state.devices.encoding.interner import Interner
-from reconciler.state.devices.encoding.vocabulary import SelectorIndex
+from reconciler.state.devices.encoding.vocabulary import Interner, SelectorIndex
 from reconciler.state.devices.naming import MAX_OF_DRIVER, MAX_OF_FLEET, Naming
 from reconciler.state.devices.reach import Reach
 from reconciler.state.devices.snapshot import Topology

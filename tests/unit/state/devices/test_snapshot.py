@@ -11,7 +11,7 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import Semantics
 from reconciler.errors import Inconsistent
-from reconciler.state.devices.encoding.recent import OfObjects, Recent
+from reconciler.state.devices.encoding.vocabulary import OfObjects, Recent
 from reconciler.state.devices.snapshot import still_valid
 from reconciler.state.store import Store
 from reconciler.state.trial import Forked, load, store_of

@@ -3,7 +3,7 @@
 The identifiers are stable: Events, log lines and the metric of pending claims use them.
 """
 
-from reconciler.allocation.reasons.explanation import Advice, Section
+from reconciler.allocation.explanation import Advice, Section
 from reconciler.api.objects.plan import Reason
 
 UNKNOWN = Advice("This release does not know the reason.", "See the message.", Section.CLAIM)

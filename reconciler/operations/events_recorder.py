@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from reconciler.allocation.reasons.explanation import Explanation
-from reconciler.allocation.reasons.reasons import remedy
+from reconciler.allocation.explanation import Explanation
+from reconciler.allocation.reason_table import remedy
 from reconciler.analysis.explain.explain import explain_briefly
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import GATE, Pod, claims_of
@@ -29,11 +29,11 @@ from reconciler.control.decisions.allocating import (
 from reconciler.control.decisions.declaration import Decision
 from reconciler.control.decisions.every import Evicted, MoveEvicted, MovesAborted
 from reconciler.control.explainer import Explainer, RefusalQueue
-from reconciler.control.steps import Step
+from reconciler.control.handler import Step
 from reconciler.control.units import Kind, Unit
 from reconciler.control.waiting import Pending
 from reconciler.errors import counted
-from reconciler.operations.events.events import Events, Notice, Regarding
+from reconciler.operations.events_writer import Events, Notice, Regarding
 from reconciler.state.nominations import Nominee
 from reconciler.state.store import Store
 

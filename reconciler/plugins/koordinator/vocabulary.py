@@ -1,19 +1,87 @@
-"""Koordinator's Device object, and amounts of devices with their arithmetic (KOO-1).
-
-One Device describes all devices of the node that has its name.
+"""Koordinator's Device object, the names in its objects, amounts of devices with their arithmetic, and
+the rules of a decision (KOO-1, KOO-2, KOO-15, KOO-18, KOO-19).
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal
 
+from msgspec import Struct, field
 from pydantic import Field, model_validator
 
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple
 from reconciler.api.objects.quantity import Format, Quantity
 from reconciler.errors import Malformed
-from reconciler.plugins.koordinator.names import CURRENT_NAME, GPU_MEMORY
+
+PLUGIN = "koordinator"
+"""The name of the plugin"""
+
+DOMAIN = "scheduling.koordinator.sh/"
+NODE_DOMAIN = "node.koordinator.sh/"
+
+GPU, RDMA, FPGA = "gpu", "rdma", "fpga"
+TYPES = (GPU, RDMA, FPGA)
+"""Device types, in the order of decisions and reports."""
+
+NVIDIA_GPU = "nvidia.com/gpu"
+AMD_GPU = "amd.com/gpu"
+HYGON_DCU = "dcu.com/gpu"
+KOORD_GPU = "koordinator.sh/gpu"
+GPU_SHARED = "koordinator.sh/gpu.shared"
+GPU_CORE = "koordinator.sh/gpu-core"
+GPU_MEMORY = "koordinator.sh/gpu-memory"
+GPU_MEMORY_RATIO = "koordinator.sh/gpu-memory-ratio"
+NPU_CORE = "huawei.com/npu-core"
+NPU_CPU = "huawei.com/npu-cpu"
+NPU_DVPP = "huawei.com/npu-dvpp"
+KOORD_RDMA = "koordinator.sh/rdma"
+KOORD_FPGA = "koordinator.sh/fpga"
+
+WHOLE_GPU = frozenset({NVIDIA_GPU, AMD_GPU, HYGON_DCU})
+"""Resource names of vendors: their amount is a number of GPUs."""
+
+TYPE_OF = {
+    **dict.fromkeys(
+        (
+            *sorted(WHOLE_GPU),
+            KOORD_GPU,
+            GPU_SHARED,
+            GPU_CORE,
+            GPU_MEMORY,
+            GPU_MEMORY_RATIO,
+            NPU_CORE,
+            NPU_CPU,
+            NPU_DVPP,
+        ),
+        GPU,
+    ),
+    KOORD_RDMA: RDMA,
+    KOORD_FPGA: FPGA,
+}
+"""Resource name -> device type. Other resources are ignored."""
+
+OLD_DOMAIN = "kubernetes.io/"
+CURRENT_NAME = {
+    OLD_DOMAIN + name.partition("/")[2]: name for name in TYPE_OF if name.startswith("koordinator.sh/")
+}
+"""Old name -> current name, for pods and recorded allocations."""
+
+JOINT_ALLOCATE = DOMAIN + "device-joint-allocate"
+ALLOCATE_HINT = DOMAIN + "device-allocate-hint"
+PARTITION_SPEC = DOMAIN + "gpu-partition-spec"
+PARTITIONS = DOMAIN + "gpu-partitions"
+ALLOCATED = DOMAIN + "device-allocated"
+BIND_TIMESTAMP = DOMAIN + "bind-timestamp"
+GPU_MINORS = DOMAIN + "gpu-minors"
+
+PARTITION_POLICY = NODE_DOMAIN + "gpu-partition-policy"
+GPU_VENDOR = NODE_DOMAIN + "gpu-vendor"
+GPU_MODEL = NODE_DOMAIN + "gpu-model"
+WELL_PLANNED = NODE_DOMAIN + "secondary-device-well-planned"
+ISOLATION_PROVIDER = "koordinator.sh/gpu-isolation-provider"
+
 
 Shares = Mapping[str, int]
 
@@ -176,3 +244,89 @@ class LabelSelector(Model):
         return all(labels.get(key) == value for key, value in self.match_labels.items()) and all(
             expression.matches(labels) for expression in self.match_expressions
         )
+
+
+class Semantics(StrEnum):
+    """Whose rules apply where Koordinator's proposals and its release differ."""
+
+    PROPOSAL = "proposal"
+    UPSTREAM = "upstream"
+
+
+class Strategy(StrEnum):
+    """Which of several suitable devices are preferred: those with the most or the least free shares."""
+
+    LEAST = "LeastAllocated"
+    MOST = "MostAllocated"
+
+
+DEFAULT_WEIGHTS: Mapping[str, int] = dict.fromkeys((GPU_MEMORY_RATIO, GPU_MEMORY, KOORD_RDMA, KOORD_FPGA), 1)
+
+
+class Scoring(Struct, frozen=True):
+    """How devices are scored."""
+
+    strategy: Strategy = Strategy.LEAST
+    weights: Mapping[str, int] = field(default_factory=lambda: DEFAULT_WEIGHTS)
+
+
+class Rules(Struct, frozen=True):
+    """All inputs of a decision other than the pod and the machines."""
+
+    semantics: Semantics = Semantics.PROPOSAL
+    scoring: Scoring | None = Scoring()
+    """None: all devices are equally good."""
+    templates: Mapping[str, Mapping[str, Shares]] = field(default_factory=dict)
+    """vendor-model -> template -> shares. Such a GPU can be divided only by a template."""
+    template_resources: frozenset[str] = frozenset({NPU_CORE})
+    """Requests for one of these must match a template."""
+    unshared_models: frozenset[tuple[str, str]] = frozenset()
+    """Vendor and model of GPUs that cannot be shared."""
+
+    @property
+    def upstream(self) -> bool:
+        return self.semantics is Semantics.UPSTREAM
+
+
+def matching_templates(
+    each: Shares, templates: Mapping[str, Mapping[str, Shares]]
+) -> dict[str, tuple[str, ...]]:
+    """vendor-model -> names of the templates with exactly the requested shares."""
+    found = {
+        model: tuple(name for name, shares in of_model.items() if dict(shares) == dict(each))
+        for model, of_model in templates.items()
+    }
+    return {model: names for model, names in found.items() if names}
+
+
+FULL = 100
+
+
+def device_score(scoring: Scoring | None, wanted: Shares, total: Shares, free: Shares) -> int:
+    """0 to 100 by the utilization of the device with the request: the weighted mean over its resources."""
+    if scoring is None:
+        return 0
+    weighed = weight_sum = 0
+    for name, weight in scoring.weights.items():
+        capacity = total.get(name, 0)
+        if capacity <= 0:
+            continue
+        available = free.get(name, 0)
+        would_use = capacity - available + wanted.get(name, 0) if available <= capacity else capacity
+        weighed += weight * _part(scoring.strategy, would_use, capacity)
+        weight_sum += weight
+    return weighed // weight_sum if weight_sum else 0
+
+
+def summed(amounts: Iterable[Shares]) -> dict[str, int]:
+    """The sum of the shares of several devices."""
+    total: dict[str, int] = {}
+    for shares in amounts:
+        total = plus(total, shares)
+    return total
+
+
+def _part(strategy: Strategy, used: int, capacity: int) -> int:
+    if strategy is Strategy.MOST:
+        return min(used, capacity) * FULL // capacity
+    return 0 if used > capacity else (capacity - used) * FULL // capacity

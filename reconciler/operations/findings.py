@@ -1,7 +1,5 @@
-"""Runs all checks of the doctor on the cluster periodically. Findings become metrics and Events.
-
-The checks run in a separate process: they read every object and evaluate every expression on every device,
-which would block the event loop and keep memory.
+"""Finds problems of a running cluster periodically: all checks of the doctor, and claims that nobody
+allocates.
 """
 
 import asyncio
@@ -14,8 +12,13 @@ from typing import Any
 
 import structlog
 
+from reconciler.allocation.reason_table import remedy
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.core import GATE
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.operations.events.events import Notice, Regarding
+from reconciler.control.intake import Intake
+from reconciler.control.ownership import MANAGED, Ownership
+from reconciler.operations.events_writer import Notice, Regarding
 from reconciler.operations.metrics import catalogue as of
 from reconciler.operations.metrics.meters import Reading, single
 from reconciler.operations.page.sources import Fact
@@ -187,3 +190,58 @@ async def _last_of(stream: asyncio.StreamReader) -> bytes:
 
 def _lower_priority() -> None:
     os.nice(NICENESS)
+
+
+NOT_MANAGED = "NotManaged"
+"""The reason of the Event"""
+PAUSE_SECONDS = 5.0
+"""Between two checks. A claim is reported at the second one: its pod may be created after it"""
+
+
+class UnmanagedClaims:
+    """Checks all pending claims periodically, and reports each unmanaged one once."""
+
+    def __init__(
+        self, intake: Intake, ours: Ownership, *, record: Callable[[Iterable[Notice]], None], version: str
+    ) -> None:
+        """`record` takes Events; `version` is the API version of claims on the API server."""
+        self._intake = intake
+        self._ours = ours
+        self._record = record
+        self._version = version
+        self._seen: set[str] = set()
+        self._reported: set[str] = set()
+
+    async def run(self) -> None:
+        """Check until cancelled."""
+        await self._intake.listed.wait()
+        while True:
+            self.check()
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    def check(self) -> None:
+        """Report the claims that were unmanaged at the previous check, too."""
+        found = {claim.metadata.uid: claim for claim in self._unmanaged()}
+        new = (found.keys() & self._seen) - self._reported
+        self._record([self._notice(claim) for uid, claim in found.items() if uid in new])
+        for uid in sorted(new):
+            log.warning("claim is not managed", claim=str(found[uid].key))
+        self._seen = set(found)
+        self._reported = (self._reported | new) & self._seen
+
+    def _unmanaged(self) -> Iterator[ResourceClaim]:
+        store, roster = self._intake.store, self._intake.roster
+        for claim in store.claims.values():
+            if claim.allocation is not None or claim.deleting or self._ours.claims(claim):
+                continue
+            pods = (store.pods.get(key) for key in roster.users(claim.key))
+            if not any(pod is not None and pod.gated for pod in pods):
+                yield claim
+
+    def _notice(self, claim: ResourceClaim) -> Notice:
+        text = (
+            f"claim {claim.key} stays pending: it has neither the label {MANAGED}=true nor a pod with the "
+            f"scheduling gate {GATE}, and the embedded server has no other allocator. {remedy(NOT_MANAGED)}"
+        )
+        regarding = Regarding(self._version, "ResourceClaim", claim.key, claim.metadata.uid)
+        return Notice(regarding, NOT_MANAGED, text, "")

@@ -1,1 +1,0 @@
-"""Why a claim is pending: reasons, explanations and remedies, as values."""

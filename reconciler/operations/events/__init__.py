@@ -1,1 +1,0 @@
-"""Kubernetes Events about claims and pods."""
