@@ -105,7 +105,7 @@ SCENARIOS = {
         ],
         {"pod p": "b: d0", "pod q": "NoNode"},
     ),
-    "a node that only slices name is for manifests alone": Scenario(
+    "a node that only slices name is none beside Node objects": Scenario(
         [
             *fleet(B),
             devices("a", "d0", "d1"),
@@ -114,19 +114,18 @@ SCENARIOS = {
             asking("p", "x"),
         ],
         {"claim c": "b: d0", "pod p": "b: d1"},
-        files={"claim c": "a: d0", "pod p": "a: d1"},
     ),
-    "a node that only slices name has no labels but its name": Scenario(
+    "in manifests without Node objects it has no labels but its name": Scenario(
         [
-            *fleet(B),
-            devices("a", "d0"),
+            device_class(),
+            devices("a", "d0", "d1"),
             claim("x"),
             claim("y"),
             asking("p", "x", **LABELLED),
             asking("q", "y", nodeSelector={"kubernetes.io/hostname": "a"}),
         ],
-        {"pod p": "b: d0", "pod q": "NoNode"},
-        files={"pod p": "b: d0", "pod q": "a: d0"},
+        {"pod p": "NoNode", "pod q": "NoNode"},
+        files={"pod p": "NoNode", "pod q": "a: d0"},
     ),
     "older claims come first, and those without a timestamp last": Scenario(
         [*fleet(A, count=2), claim("a-new"), made(claim("b-young"), YOUNG), made(claim("c-old"), OLD)],
