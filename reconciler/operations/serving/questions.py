@@ -45,6 +45,8 @@ READ_SECONDS = 10.0
 """Timeout to read the body"""
 ANSWER_SECONDS = 60.0
 """Timeout of the answer. Large fleets need most of it to build a snapshot."""
+BUSY_SECONDS = 1.0
+"""After which a question is refused because of another: who asks again at once takes time of decisions"""
 NAMED_TYPES = ("application/json", "application/yaml")
 """Content types that a refusal names"""
 TYPES = frozenset({*NAMED_TYPES, "application/x-yaml", "text/yaml"})
@@ -74,6 +76,7 @@ def question_route(
         except Rejected as exc:
             return _text_response(400, str(exc))
         except Busy as exc:
+            await asyncio.sleep(BUSY_SECONDS)
             return _text_response(429, str(exc), {"Retry-After": "5"})
         except TimeoutError:
             return _text_response(503, f"no answer within {seconds:g} seconds", {"Retry-After": "60"})

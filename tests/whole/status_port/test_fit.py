@@ -11,16 +11,19 @@ from typing import Any
 import aiohttp
 import pytest
 import yaml
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control.decisions.allocating import Allocated
-from reconciler.operations.serving.questions import MAX_BYTES, Busy, FitEndpoint
+from reconciler.operations.serving.questions import BUSY_SECONDS, MAX_BYTES, Busy, FitEndpoint, question_route
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.store import Store
 from tests.tools.builders import device, partitioned, resource_slice
 from tests.tools.output_schemas import fitting
 from tests.tools.patience import PATIENCE
 from tests.tools.running_reconciler import Cluster
+from tests.tools.simulation.clock import SimulationLoop
 from tests.tools.small_fleet import Object, claim, device_class, devices, held, node, template
 from tests.tools.watched_reconciler import Answer, Watched, watched
 
@@ -115,6 +118,24 @@ async def test_one_question_is_answered_at_a_time_and_none_before_all_is_listed(
     assert (await endpoint.ask(request(1)))["fits"] is False
     with pytest.raises(Busy, match="not all objects are listed"):
         await FitEndpoint(Store(Semantics()), Nodes(), ready=lambda: False).ask(request(1))
+
+
+def test_who_asks_while_another_question_is_answered_waits_for_the_refusal():
+    """Else a caller that asks again at once takes the time of decisions."""
+
+    async def busy(_request: web.BaseRequest, _text: str) -> dict[str, Any]:
+        raise Busy("another question is in progress")
+
+    async def refused() -> tuple[int, float]:
+        headers = {"Content-Type": "application/json"}
+        asked = make_mocked_request("POST", "/fit", headers=headers, payload=aiohttp.EMPTY_PAYLOAD)
+        answer = await question_route("/fit", busy).handler(asked)
+        return answer.status, asyncio.get_running_loop().time()
+
+    with asyncio.Runner(loop_factory=SimulationLoop) as runner:
+        began = runner.get_loop().time()
+        status, ended = runner.run(refused())
+    assert (status, ended - began >= BUSY_SECONDS) == (429, True)
 
 
 async def test_objects_that_only_a_question_needs_are_listed_for_the_next_one():
