@@ -418,7 +418,8 @@ def _extended_resource(field: Field) -> None:
     name = field.text()
     is_native = "/" not in name or "kubernetes.io/" in name or name.startswith("requests.")
     if is_native or not is_label_name(f"requests.{name}"):
-        field.invalid("must be a domain other than kubernetes.io, '/' and at most 63 letters, digits, '-_.'")
+        what = "a DOMAIN without kubernetes.io and requests., a NAME of at most 63 letters, digits, '-_.'"
+        field.invalid(f"must be DOMAIN/NAME: {what}")
 
 
 def _check_spec(spec: Field, review: Review) -> None:
