@@ -357,7 +357,7 @@ SEEDS = {
 """Schedules that have noticed a mutant, to be tried first: any of the others will do, but takes longer"""
 
 _GANGS = "tests/unit/control/gangs/test_planner.py::"
-_WRITES = "tests/unit/control/gangs/test_writing.py::"
+_WRITES = "tests/unit/control/gangs/test_handler.py::"
 
 _REQUESTS = "tests/unit/control/relocation/test_eviction_requests.py::"
 _EXTENDED = "tests/whole/end_to_end/test_extended_resources.py::"
@@ -403,7 +403,7 @@ TESTS: dict[str, str] = {
     "test_a_change_between_a_refusal_and_the_rest_of_its_turn_brings_one_turn_more[a new node]",
     "searches hide what changes meanwhile": "tests/unit/control/test_loop.py::"
     "test_a_change_during_a_search_that_is_refused_by_the_state_before_brings_one_turn_more[a new node]",
-    "changes of claims do not wake gangs": "tests/unit/control/gangs/test_waking.py::"
+    "changes of claims do not wake gangs": "tests/unit/control/gangs/test_handler.py::"
     "test_a_claim_of_a_member_queues_its_gang",
     "pods are not pinned": "tests/whole/end_to_end/test_gangs.py::"
     "test_members_without_claims_are_pinned_to_their_node",
@@ -411,7 +411,7 @@ TESTS: dict[str, str] = {
     "test_a_write_without_an_answer_is_resolved_by_reading[applied: held]",
     "old lists are believed": "tests/unit/cluster/test_watch.py::"
     "test_a_list_that_is_older_than_what_was_seen_is_asked_for_again",
-    "plans of a former leader raise alarms": "tests/unit/control/test_auditor.py::"
+    "plans of a former leader raise alarms": "tests/unit/control/test_audit.py::"
     "test_what_a_former_leader_still_assumes_raises_no_alarm_unless_it_was_written[False]",
     "eviction requests stay": _REQUESTS + "test_what_an_earlier_process_asked_for_is_withdrawn",
     "a leader in between is forgotten": _REQUESTS

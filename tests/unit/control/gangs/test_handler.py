@@ -1,21 +1,83 @@
-"""Writes to pods of gangs that get no answer."""
+"""Which changes put a gang into the queue; writes to its pods that get no answer."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
+from reconciler.aio.queue import Queue
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import SEAT, GangKey, GangSource, SeatMark
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.semantics import Semantics
 from reconciler.cluster.pod_writer import PodWriter
 from reconciler.control.gangs.handler import GangWriter
 from reconciler.control.gangs.planner import Place, UngateAll
+from reconciler.control.intake import Intake
+from reconciler.control.units import Unit, gang_unit
 from reconciler.errors import Undecided
-from tests.tools.gangs import annotated
+from reconciler.state.store import Store
+from tests.tools.gangs import annotated, grouped, pod_group
 from tests.tools.scripted_loop import NoWriter
-from tests.tools.unit_pictures import as_pod, intake
+from tests.tools.small_fleet import claim
+from tests.tools.unit_pictures import as_pod, intake, put, remove
+
+GANG_UNIT = gang_unit(GangKey("default", GangSource.ANNOTATION, "g"))
+
+
+class Recorded(Queue[Unit]):
+    """Keeps what was put since the last look."""
+
+    def __init__(self) -> None:
+        super().__init__(base=1.0, cap=1.0, random=lambda: 1.0)
+        self.seen: list[Unit] = []
+
+    def put(self, item: Unit, *, priority: object = (), after: float = 0.0) -> None:  # noqa: ARG002
+        self.seen.append(item)
+
+    def since(self) -> list[Unit]:
+        found, self.seen = self.seen, []
+        return found
+
+
+def recorded_intake() -> tuple[Intake, Recorded]:
+    queue = Recorded()
+    return Intake(Store(Semantics()), queue, [], lambda _: None), queue
+
+
+async def test_a_claim_of_a_member_queues_its_gang():
+    found, queue = recorded_intake()
+    put(found, annotated("p0", "a", size=2))
+    assert GANG_UNIT in queue.since()
+    put(found, claim("a", managed=False))
+    assert GANG_UNIT in queue.since()
+
+
+async def test_a_member_that_goes_queues_its_gang_also_if_it_was_the_last():
+    found, queue = recorded_intake()
+    put(found, annotated("p0", size=2))
+    queue.since()
+    remove(found, "Pod", "p0")
+    assert GANG_UNIT in queue.since()
+
+
+async def test_a_group_queues_its_gang_and_its_pods():
+    """It may have become a gang, or none."""
+    found, queue = recorded_intake()
+    put(found, grouped("p0"))
+    queue.since()
+    put(found, pod_group())
+    assert [str(unit) for unit in queue.since()] == ["pod default/p0", "gang default/podgroup/g"]
+
+
+async def test_a_gang_without_gated_pods_is_not_queued():
+    found, queue = recorded_intake()
+    running = annotated("p0", "a", size=2)
+    running["spec"]["schedulingGates"] = []
+    put(found, running, claim("a", managed=False))
+    assert GANG_UNIT not in queue.since()
+
 
 G = GangKey("default", GangSource.ANNOTATION, "g")
 
