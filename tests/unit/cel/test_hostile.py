@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.cel.errors import COST_LIMIT, MAX_LENGTH, CelError, CelRefused
+from reconciler.cel.evaluation import Frame
 from reconciler.cel.program import Selector, compile_selector
 from reconciler.cel.values import DeviceView
 from tests.tools.cel_rows import masked, plain, rows_of
@@ -114,11 +115,18 @@ def test_what_is_too_long_or_too_deep_is_refused(expression: str):
     assert sys.getrecursionlimit() == before
 
 
+@pytest.fixture
+def _a_tenth_of_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What ends at a tenth of the limit ends at all of it, after a second of work."""
+    monkeypatch.setattr(Frame.__init__, "__defaults__", (COST_LIMIT // 10,))
+
+
+@pytest.mark.usefixtures("_a_tenth_of_the_steps")
 @pytest.mark.parametrize("expression", ERRORS.values(), ids=ERRORS)
 def test_expressions_beyond_the_cost_limit_are_errors(expression: str):
     started = time.process_time()
     selector = compile_selector(expression)
-    if len(expression) % 2:  # both end at the same limit, after a second of work
+    if len(expression) % 2:  # both end at the same limit
         assert plain(selector, DEVICE) == "error"
     else:
         assert masked(selector, rows_of([DEVICE])) == ["error"]
@@ -174,6 +182,7 @@ def test_the_deepest_accepted_expression_runs_far_below_the_stack_limit(expressi
     assert deeper(300)
 
 
+@pytest.mark.usefixtures("_a_tenth_of_the_steps")
 def test_no_operator_absorbs_an_exhausted_budget():
     bomb = LOOPS
     assert plain(compile_selector(f"true || {bomb}"), DEVICE) is True

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import redirect_stderr, redirect_stdout
+from importlib import import_module
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -179,9 +180,9 @@ def kind(text: str) -> str:
         return "server"
     if text.startswith(("logs ", "replay "), len("dra-reconciler ")):
         return "of a run"
-    if text.startswith(("kubectl ", "source ", "python ")) or re.search(
-        r"[|<>]", text.replace("FILE|DIR", "")
-    ):
+    if text.startswith("python "):
+        return "of python"
+    if text.startswith(("kubectl ", "source ")) or re.search(r"[|<]", text.replace("FILE|DIR", "")):
         return "shell"
     return "ours"
 
@@ -197,6 +198,7 @@ def test_there_is_something_of_each_kind_and_no_reason_is_left_over():
         "lasting",
         "server",
         "of a run",
+        "of python",
         "shell",
         "ours",
     }
@@ -294,11 +296,14 @@ def reaching(text: str) -> list[str]:
 
 
 def invoke(text: str) -> str:
+    text, _, out = text.partition(" > ")
     words = reaching(text)
     result = CliRunner().invoke(main, words[1:])
     assert result.exit_code in ANSWERS.get(words[1], {0}), f"{text}: {result.exit_code}\n{result.output}"
     assert result.exit_code in exit_codes(words[1])
     assert result.exception is None or isinstance(result.exception, SystemExit), text
+    if out:
+        Path(out).write_text(result.stdout)
     return result.stdout
 
 
@@ -321,13 +326,20 @@ def test_on_files_and_on_a_cluster(workspace: Path):
             in_a_shell(one)
 
 
+def test_programs_of_this_repository():
+    for one in those("of python"):
+        module, *words = shlex.split(one.text.removeprefix("python -m "))
+        result = CliRunner().invoke(import_module(f"{module}.__main__").main, words)
+        assert result.exit_code == 0, result.output
+
+
 @pytest.mark.skipif(not KUBECTL, reason="kubectl is not installed: commands with it were not run")
 def test_kubectl_was_there():
     assert KUBECTL
 
 
 class Listening(io.StringIO):
-    """Standard error. Once something was said there often enough, a real signal tells the process to end."""
+    """Where a command writes. Once it said something often enough, a real signal tells the process to end."""
 
     def __init__(self, words: str, times: int) -> None:
         super().__init__()
@@ -342,12 +354,12 @@ class Listening(io.StringIO):
 
 
 def run_until(text: str, words: str, times: int = 1) -> str:
-    """Type a command that lasts; end it when its log has said so; the log."""
+    """Type a command that lasts; end it when it has said so; what it said."""
     log = Listening(words, times)
     patience = threading.Timer(PATIENCE, os.kill, (os.getpid(), signal.SIGTERM))
     patience.start()
     arguments = reaching(text)[1:]
-    with redirect_stderr(log), redirect_stdout(io.StringIO()):
+    with redirect_stderr(log), redirect_stdout(log):
         try:
             main(arguments, standalone_mode=False)
         finally:
@@ -363,10 +375,9 @@ def test_what_runs_until_it_is_told_to_end(workspace: Path):
 @pytest.mark.usefixtures("workspace")
 def test_a_server_serves_what_it_loads() -> None:
     for one in those("server"):
-        options = typed(one.text).split()[2:]
-        with serving(*options) as (_, url, lines):
-            assert lines[0].startswith("loaded: "), one
-            assert url.startswith("http://127.0.0.1:"), one
+        first, *rest = run_until(one.text, "kubectl").splitlines()
+        assert first.startswith("loaded: "), one
+        assert any("serving on http://127.0.0.1:" in line for line in rest), one
 
 
 def test_about_a_run_that_is_over(workspace: Path):
