@@ -98,8 +98,8 @@ def _fleet(
 
 
 def _answers(browser: webdriver.Chrome, url: str, script: str, given: object) -> bool:
-    """Whether a script is true of the page, which is opened if it is not."""
-    if not browser.find_elements("id", "live"):
+    """Whether a script is true of the page, which is opened if another one is."""
+    if not browser.current_url.startswith(url) or not browser.find_elements("id", "live"):
         browser.get(url)
         return False
     return bool(browser.execute_script(script, given))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import cache
+from itertools import product
 from typing import Any, NamedTuple
 
 import yaml
@@ -35,9 +36,11 @@ class Right(NamedTuple):
     verb: str
     group: str
     resource: str
+    name: str = ""
+    """The one object that the rule names; empty for all"""
 
     def __str__(self) -> str:
-        return f"{self.verb} {self.resource}.{self.group}".rstrip(".")
+        return f"{self.verb} {self.resource}.{self.group}".rstrip(".") + f" {self.name}".rstrip()
 
 
 def documents(*folders: str) -> list[Any]:
@@ -112,7 +115,8 @@ def of_component(mode: str) -> list[Any]:
     """The objects of RBAC that a component adds."""
     if mode != ADVISE:
         return documents(f"components/{COMPONENTS[mode]}")
-    return [one | {"rules": _reading(one)} if "rules" in one else one for one in of_component("evict")]
+    of_cluster = [one for one in of_component("evict") if one["kind"].startswith("Cluster")]
+    return [one | {"rules": _reading(one)} if "rules" in one else one for one in of_cluster]
 
 
 def _reading(role: Any) -> list[Any]:
@@ -149,19 +153,24 @@ def modes_by(roles: Roles, account: Account) -> tuple[str, ...]:
 
 
 def _allows(roles: Roles, account: Account, asked: Right) -> bool:
-    return roles.allows(account, AccessRequest(asked.verb, asked.group, asked.resource))
+    namespace = NAMESPACE if asked.name else ""
+    return roles.allows(
+        account, AccessRequest(asked.verb, asked.group, asked.resource, namespace, asked.name)
+    )
 
 
 def right(asked: AccessRequest) -> Right:
-    """The right that a request takes."""
-    return Right(asked.verb, asked.group, asked.resource)
+    """The right that a request takes. Rules name only ConfigMaps."""
+    return Right(
+        asked.verb, asked.group, asked.resource, asked.name if asked.resource == "configmaps" else ""
+    )
 
 
 def _rights(objects: list[Any]) -> Iterator[Right]:
     for role in objects:
         for rule in role.get("rules", ()) if role["kind"] in ROLE_KINDS else ():
-            for group in rule["apiGroups"]:
-                yield from (Right(verb, group, name) for name in rule["resources"] for verb in rule["verbs"])
+            parts = (rule["verbs"], rule["apiGroups"], rule["resources"], rule.get("resourceNames", [""]))
+            yield from (Right(*one) for one in product(*parts))
 
 
 def _is_open(asked: AccessRequest) -> bool:

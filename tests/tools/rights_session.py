@@ -128,7 +128,7 @@ def _told(asked: AccessRequest) -> str:
     if asked.path:
         return f"{asked.verb} {asked.path}"
     where = f" in {asked.namespace}" if asked.namespace else ""
-    return f"{deployed_rights.right(asked)}{f' {asked.name}' if asked.name else ''}{where}"
+    return f"{deployed_rights.right(asked)._replace(name=asked.name)}{where}"
 
 
 def plugin() -> Rights:

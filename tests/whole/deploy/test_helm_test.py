@@ -81,7 +81,7 @@ def test_it_can_be_left_out():
 
 
 def test_a_release_of_another_name_asks_for_its_own_held_room():
-    made = chart.objects(chart.texts(OWNED, release="mine"))
+    made = chart.objects(chart.texts({**OWNED, "kueueCheck": "room"}, release="mine"))
     (hook,) = [one for one in made.values() if chart.is_hook(one)]
     (text,) = hook["spec"]["containers"][0]["args"]
     assert "--held-room dra-reconciler/mine-held-room " in text

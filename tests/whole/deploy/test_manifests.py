@@ -8,6 +8,7 @@ from reconciler.operations.events_writer import FLUSH_SECONDS
 from reconciler.settings import Settings
 from tests.tools.deployed_base import BASE, KUBERNETES, documents, of_kind
 from tests.tools.deployed_rights import DEPLOY
+from tests.tools.deployed_rights import documents as rights
 from tests.tools.release_schemas import assert_published
 
 
@@ -57,8 +58,11 @@ def test_the_config_maps_that_may_be_used_are_those_of_the_settings():
     assert found == {
         environment()["DRA_RECONCILER_PAUSE_CONFIG_MAP"]: ["list", "watch"],
         environment()["DRA_RECONCILER_DEMAND_CONFIG_MAP"]: ["get", "patch"],
-        environment()["DRA_RECONCILER_HELD_ROOM_CONFIG_MAP"]: ["get", "patch"],
     }
+    held_room = environment()["DRA_RECONCILER_HELD_ROOM_CONFIG_MAP"].partition("/")[2]
+    for component in ("rebalance", "kueue"):  # what holds room
+        (role,) = (one for one in rights(f"components/{component}") if one["kind"] == "Role")
+        assert [rule["resourceNames"] for rule in role["rules"]] == [[held_room]]
 
 
 def test_the_config_maps_that_are_written_are_shipped_without_data():

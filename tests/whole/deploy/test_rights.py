@@ -123,6 +123,11 @@ def switch(**data: str) -> Any:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
+def kept() -> list[Any]:
+    """The ConfigMaps that are deployed."""
+    return [one for one in deployed_rights.documents("base") if one["kind"] == "ConfigMap"]
+
+
 @pytest.fixture
 def rights(monkeypatch: pytest.MonkeyPatch) -> Rights:
     """Notes what this test asks for, besides what the session notes."""
@@ -181,7 +186,7 @@ async def test_the_deployed_rights_are_enough_for_everything_and_for_nothing_els
     labelled["metadata"]["labels"] = {COSCHEDULING_LABEL: "group"}
     found.load(child_of("tree", pod_group("group")))
     found.load(pod("grouped", schedulingGroup={"podGroupName": "group"}), labelled)
-    found.load(*[one for one in deployed_rights.documents("base") if one["kind"] == "ConfigMap"])
+    found.load(*kept())
     async with running(found, tmp_path, rights, "/status", "/equipped", policy=["least-loss"]) as there:
         run = there.running
         await run.heard(WritesPaused, 2)  # before the ConfigMap was read, and because of it
@@ -240,7 +245,7 @@ async def test_the_rights_to_evict_are_enough_and_bound_for_that_alone(tmp_path:
     found, api = cluster("ask first")
     low, high = pod("low", "first"), pod("high", "second", priority=1, priorityClassName="urgent")
     found.load(device_class(), node("a"), devices("a", "d0"), low, switch(pause="false"))
-    found.load(claim("first"))
+    found.load(claim("first"), *kept())
     flags: dict[str, Any] = {
         "preemption": "evict",
         "preempting_classes": {"urgent"},
