@@ -178,6 +178,7 @@ def replay_(scenario: Path, as_json: bool, policy: str, order: str) -> None:
 @click.option(
     "--trouble-seconds", type=float, default=45.0, show_default=True, help="Between kills and stops."
 )
+@click.option("--kubeconfig", default="", help="On this cluster, which must be made for that.")
 @click.option(
     "--folder", default="perf-soak", show_default=True, type=click.Path(file_okay=False, path_type=Path)
 )

@@ -23,8 +23,11 @@ import aiohttp
 from perf.fleets import gpus, mig
 from perf.fleets.objects import Json
 from perf.results import ROOT
+from perf.soak_live import Mirror, mirrored
 from perf.soak_load import SCARCE, Load
 from reconciler.api.validation.served_kinds import CLAIM, LEASE, POD
+from reconciler.cluster.http import connect
+from reconciler.cluster.transport import Transport
 from reconciler.embedded import ApiServer, run_controllers
 from tests.tools.hostile_server import Faults, Hostile, proxy
 from tests.tools.simulation.memory import InMemory
@@ -55,13 +58,15 @@ class Plan(NamedTuple):
     """At once; beyond that the oldest goes"""
     trouble_seconds: float
     """Between two kills or stops"""
+    kubeconfig: str = ""
+    """Of a cluster that was made for this; empty for the embedded server"""
     seed: int = 1
 
 
 class Replica:
     """One process that is started again whenever it ends."""
 
-    def __init__(self, name: str, server: str, folder: Path) -> None:
+    def __init__(self, name: str, server: str, folder: Path, *, koordinator: bool) -> None:
         self._command = [
             sys.executable,
             "-m",
@@ -74,7 +79,7 @@ class Replica:
         ]
         self.log, self.journal = folder / f"{name}.log", folder / f"{name}-journal"
         self._settings = {
-            "own_drivers": f"{mig.DRIVER},{gpus.DRIVER},{SCARCE}", "koordinator": "true",
+            "own_drivers": f"{mig.DRIVER},{gpus.DRIVER},{SCARCE}", "koordinator": str(koordinator).lower(),
             "leader_elect": "true",
             "preemption": "evict", "preempting_classes": "high",
             "evictions_per_minute": "30", "journal": str(self.journal),
@@ -128,13 +133,14 @@ class Replica:
 class Soak:
     """One run."""
 
-    def __init__(self, plan: Plan, folder: Path) -> None:
+    def __init__(self, plan: Plan, folder: Path, api: ApiServer, transport: Transport) -> None:
+        """`transport` leads to the server whose objects `api` has."""
         self.plan = plan
         self.random = Random(plan.seed)
         self.folder = folder
-        self.api = ApiServer(history=20_000)
-        self.hostile = Hostile(InMemory(self.api), random=Random(plan.seed))
-        self.load = Load(self.api, self.random, plan.units)
+        self.api = api
+        self.hostile = Hostile(transport, random=Random(plan.seed))
+        self.load = Load(self.api, self.random, plan.units, koordinator=not plan.kubeconfig)
         self.findings: list[str] = []
         self.samples: list[Json] = []
         self.counts: Counter[str] = Counter()
@@ -180,8 +186,14 @@ class Soak:
         self.load.fleets(self.plan.nodes, self.plan.whole)
         async with AsyncExitStack() as stack:
             server = await stack.enter_async_context(proxy(self.hostile))
-            await stack.enter_async_context(run_controllers(self.api))
-            self.replicas = (Replica("killed", server, self.folder), Replica("stopped", server, self.folder))
+            if isinstance(self.api, Mirror):
+                await self.api.sent()
+            else:
+                await stack.enter_async_context(run_controllers(self.api))
+            self.replicas = (
+                Replica("killed", server, self.folder, koordinator=not self.plan.kubeconfig),
+                Replica("stopped", server, self.folder, koordinator=not self.plan.kubeconfig),
+            )
             alive = [asyncio.create_task(one.kept_alive()) for one in self.replicas]
             sampling = asyncio.create_task(self.sample(self.replicas, progress))
             rough = [
@@ -281,6 +293,7 @@ def summed_up(course: Soak, lost: list[str]) -> Json:
         "lost": lost,
         "stops and kills": dict(course.counts),
         "made": dict(course.load.made),
+        "refused by the server": dict(course.api.refused) if isinstance(course.api, Mirror) else {},
         "ran": {kind: len(names) for kind, names in course.load.ran.items()},
         "evicted": course.load.evicted,
         "changes of the lead": lease.object["spec"]["leaseTransitions"] if lease else 0,
@@ -314,9 +327,16 @@ def soak(plan: Plan, folder: Path, progress: Callable[[float, str], None]) -> Js
     """Run, and say what came of it as JSON."""
 
     async def run() -> Json:
-        course = Soak(plan, folder)
-        await course.run(progress)
-        return summed_up(course, await course.lost())
+        async with AsyncExitStack() as stack:
+            if plan.kubeconfig:
+                transport = await stack.enter_async_context(connect(kubeconfig=plan.kubeconfig))
+                api: ApiServer = await stack.enter_async_context(mirrored(transport))
+                course = Soak(plan, folder, api, transport)
+            else:
+                api = ApiServer(history=20_000)
+                course = Soak(plan, folder, api, InMemory(api))
+            await course.run(progress)
+            return summed_up(course, await course.lost())
 
     return asyncio.run(run())
 

@@ -45,6 +45,7 @@ def _budget(name: str, labels: Json, allowed: int) -> Json:
             "currentHealthy": 9,
             "desiredHealthy": 9 - allowed,
             "expectedPods": 9,
+            "observedGeneration": 1,
         },
     }
 
@@ -85,9 +86,10 @@ class Books(Struct):
 class Load:
     """The objects of a soak on its server."""
 
-    def __init__(self, api: ApiServer, random: Random, units: int) -> None:
+    def __init__(self, api: ApiServer, random: Random, units: int, *, koordinator: bool) -> None:
         """`units` are there at once; beyond that the oldest goes."""
         self._api, self._random, self._units = api, random, units
+        self._kinds = {kind: often for kind, often in KINDS.items() if koordinator or kind != "koordinator"}
         self._books = Books()
         self._living: deque[list[str]] = deque()
         self._urgent: deque[tuple[int, str]] = deque()
@@ -108,7 +110,7 @@ class Load:
         for name in ("scarce-0", "scarce-1"):
             few = pool(SCARCE, name, [{"name": f"d{at}"} for at in range(8)], reach={"nodeName": name})
             self._api.load([node(name), *few])
-        for name in ("koord-0", "koord-1", "koord-2"):
+        for name in ("koord-0", "koord-1", "koord-2") if "koordinator" in self._kinds else ():
             self._api.load([node(name), machine(name, *koordinator.devices(name))])
         for name, request in {
             **{profile: mig.partition("r", profile) for profile in mig.SHARE},
@@ -125,7 +127,7 @@ class Load:
 
     def create(self) -> None:
         """One more unit; those that are there for long go."""
-        (kind,) = self._random.choices(list(KINDS), list(KINDS.values()))
+        (kind,) = self._random.choices(list(self._kinds), list(self._kinds.values()))
         self.made[kind] += 1
         name = f"{kind}-{self.made[kind]}"
         names = [name]
