@@ -186,6 +186,7 @@ class _Batch:
             kind = kind_of(member, snapshot)
             self._forms[alike] = kind, self._columns.form_of(kind)
         kind, form = self._forms[alike]
+        self._budget.spend()
         tiers = None
         if asked.tiers:
             tiers = self._tiers.get(asked.tiers)

@@ -5,8 +5,10 @@ Parts of the process add routes at any time:
     port.add(*metrics_routes(...), *page_routes(...))
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
+from http import HTTPStatus
 from platform import python_version
 
 import structlog
@@ -22,6 +24,8 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 MALFORMED = "malformed HTTP request"
 AT_ONCE = 32
 """Concurrent requests; each may block the event loop for a few milliseconds"""
+REFUSAL_SECONDS = 1.0
+"""After which a route's 429 is sent: who asks again at once takes the time of decisions"""
 
 
 class Route(Struct, frozen=True):
@@ -41,6 +45,8 @@ class StatusPort:
         self._access = access
         self._routes: dict[str, Route] = {}
         self._busy = 0
+        self._held = 0
+        """Refusals that wait; they count for themselves"""
 
     @property
     def paths(self) -> list[str]:
@@ -78,6 +84,12 @@ class StatusPort:
             return _text(500, "internal error; see the log")
         finally:
             self._busy -= 1
+        if response.status == HTTPStatus.TOO_MANY_REQUESTS and self._held < AT_ONCE:
+            self._held += 1
+            try:
+                await asyncio.sleep(REFUSAL_SECONDS)
+            finally:
+                self._held -= 1
         response.headers.setdefault("X-Content-Type-Options", "nosniff")
         response.headers.setdefault("Cache-Control", "no-store")
         return response

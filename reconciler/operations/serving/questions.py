@@ -45,8 +45,6 @@ READ_SECONDS = 10.0
 """Timeout to read the body"""
 ANSWER_SECONDS = 60.0
 """Timeout of the answer. Large fleets need most of it to build a snapshot."""
-BUSY_SECONDS = 1.0
-"""After which a question is refused because of another: who asks again at once takes time of decisions"""
 NAMED_TYPES = ("application/json", "application/yaml")
 """Content types that a refusal names"""
 TYPES = frozenset({*NAMED_TYPES, "application/x-yaml", "text/yaml"})
@@ -76,7 +74,6 @@ def question_route(
         except Rejected as exc:
             return _text_response(400, str(exc))
         except Busy as exc:
-            await asyncio.sleep(BUSY_SECONDS)
             return _text_response(429, str(exc), {"Retry-After": "5"})
         except TimeoutError:
             return _text_response(503, f"no answer within {seconds:g} seconds", {"Retry-After": "60"})
@@ -113,7 +110,7 @@ class Endpoint:
     def __init__(self, name: str, store: Store, nodes: Nodes, *, ready: Callable[[], bool]) -> None:
         """`ready` tells whether all objects were listed."""
         self._store, self._nodes, self._ready = store, nodes, ready
-        self._worker = WorkerThread(name)
+        self._worker = WorkerThread(name, gives_way=True)
 
     def _require_free(self) -> None:
         """Raise Busy if no question can be answered now."""
@@ -131,8 +128,6 @@ class Endpoint:
 
 
 FIT_PATH = "/fit"
-FIT_CHECK_EVERY = 16
-"""Sets and steps of the search between two checks for cancellation"""
 
 
 class FitEndpoint(Endpoint):
@@ -162,9 +157,15 @@ class FitEndpoint(Endpoint):
 
 
 def _answer_fit(text: str, fork: Fork, nodes: Nodes, wanted: ShouldContinue) -> dict[str, Any]:
-    question = question_in(bundle(of_text("body", text)))
+    budget = WhileWanted(wanted, 1)
+    manifests = bundle(of_text("body", text))
+    budget.spend()
+    question = question_in(manifests)
+    budget.spend()
     with Trial(fork.store(), nodes, supposed=False) as trial:
-        return fit_as_json(fit(question, trial, budget=WhileWanted(wanted, FIT_CHECK_EVERY)))
+        found = fit(question, trial, budget=budget)
+    budget.spend()
+    return fit_as_json(found)
 
 
 WHATIF_PATH = "/whatif"
@@ -223,7 +224,7 @@ MAX_COPIES = 256
 """Maximum number of copies if the question has no count"""
 STEPS = 2_000
 """Step limit of one decision on one node"""
-CHECK_EVERY = 64
+CHECK_EVERY = 16
 """Objects or devices between two checks for cancellation"""
 
 

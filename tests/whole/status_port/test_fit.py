@@ -16,7 +16,9 @@ from aiohttp.test_utils import make_mocked_request
 
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control.decisions.allocating import Allocated
-from reconciler.operations.serving.questions import BUSY_SECONDS, MAX_BYTES, Busy, FitEndpoint, question_route
+from reconciler.operations.serving.access import Local
+from reconciler.operations.serving.port import AT_ONCE, REFUSAL_SECONDS, StatusPort
+from reconciler.operations.serving.questions import MAX_BYTES, Busy, FitEndpoint, question_route
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.store import Store
 from tests.tools.builders import device, partitioned, resource_slice
@@ -120,22 +122,32 @@ async def test_one_question_is_answered_at_a_time_and_none_before_all_is_listed(
         await FitEndpoint(Store(Semantics()), Nodes(), ready=lambda: False).ask(request(1))
 
 
-def test_who_asks_while_another_question_is_answered_waits_for_the_refusal():
-    """Else a caller that asks again at once takes the time of decisions."""
+def test_who_asks_while_another_question_is_answered_waits_for_the_refusal_and_takes_no_place():
+    """Else a caller that asks again at once takes the time of decisions, or that of other requests."""
 
     async def busy(_request: web.BaseRequest, _text: str) -> dict[str, Any]:
         raise Busy("another question is in progress")
 
-    async def refused() -> tuple[int, float]:
-        headers = {"Content-Type": "application/json"}
-        asked = make_mocked_request("POST", "/fit", headers=headers, payload=aiohttp.EMPTY_PAYLOAD)
-        answer = await question_route("/fit", busy).handler(asked)
+    port = StatusPort(Local())
+    port.add(question_route("/fit", busy))
+
+    async def asked(method: str, path: str) -> tuple[int, float]:
+        headers = {"Content-Type": "application/json", "Host": "localhost"}
+        request = make_mocked_request(method, path, headers=headers, payload=aiohttp.EMPTY_PAYLOAD)
+        answer = await port.handle(request)
         return answer.status, asyncio.get_running_loop().time()
+
+    async def many() -> list[tuple[int, float]]:
+        asking = [asyncio.create_task(asked("POST", "/fit")) for _ in range(2 * AT_ONCE)]
+        await asyncio.sleep(0)
+        return [await asked("GET", "/other"), *await asyncio.gather(*asking)]
 
     with asyncio.Runner(loop_factory=SimulationLoop) as runner:
         began = runner.get_loop().time()
-        status, ended = runner.run(refused())
-    assert (status, ended - began >= BUSY_SECONDS) == (429, True)
+        (other, soon), *refused = runner.run(many())
+    assert (other, soon - began) == (404, 0)
+    assert {status for status, _ in refused} == {429}
+    assert sum(ended - began >= REFUSAL_SECONDS for _, ended in refused) == AT_ONCE
 
 
 async def test_objects_that_only_a_question_needs_are_listed_for_the_next_one():
