@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import sha256
 from pathlib import Path
-from threading import Thread
 
 import structlog
 
@@ -18,26 +18,24 @@ MOST_KEPT = 64
 """Files in the folder. With more, no other question is kept"""
 
 
-WRITER = "hard-question"
-"""Name of the threads that write"""
-
-
 class HardQuestions:
     """A folder of questions, each with one node where the search gave up."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="hard-question")
+        self.writing: Future[None] | None = None
 
     def keep(self, claims: Sequence[ResourceClaim], snapshot: Snapshot, answer: Unsatisfied) -> None:
-        """Keep a question that was given up. The same question has the same file.
+        """Keep a question that was given up, unless another is being written. Equal ones have one file.
 
-        Called by decisions, which do no I/O: a thread of its own writes the file.
+        Called by decisions, which do no I/O: a thread writes the file.
         """
-        if answer.gave_up_on is None:
+        if answer.gave_up_on is None or (self.writing is not None and not self.writing.done()):
             return
         items = [*_fleet(snapshot.topology.view(answer.gave_up_on), snapshot), *_asked(claims, snapshot)]
         text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=1)
-        Thread(target=self._write, args=(text,), name=WRITER).start()
+        self.writing = self._writer.submit(self._write, text)
 
     def _write(self, text: str) -> None:
         path = self._folder / f"{sha256(text.encode()).hexdigest()[:16]}.json"

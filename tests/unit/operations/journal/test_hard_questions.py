@@ -1,9 +1,9 @@
 """Questions that were given up can be asked again from their files."""
 
 import json
-import threading
 from dataclasses import replace
 from pathlib import Path
+from threading import Event, active_count
 
 from structlog.testing import capture_logs
 
@@ -12,7 +12,7 @@ from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from reconciler.control.decider import Decider, Refusal
 from reconciler.control.handler import Decide
 from reconciler.control.ownership import Ownership
-from reconciler.operations.journal.hard_questions import MOST_KEPT, WRITER, HardQuestions
+from reconciler.operations.journal.hard_questions import MOST_KEPT, HardQuestions
 from tests.tools.allocation_world import World, decide
 from tests.tools.builders import (
     claim,
@@ -40,11 +40,11 @@ WORLD = World(SLICES, [ASKED], [held("h", hold("d0", pool="p"))], nodes=[node("n
 
 
 def find(world: World, folder: Path, steps: int) -> Granted | Refusal:
-    decider = Decider(Ownership(alone=True), steps=steps, gave_up=HardQuestions(folder).keep)
+    kept = HardQuestions(folder)
+    decider = Decider(Ownership(alone=True), steps=steps, gave_up=kept.keep)
     answer = decider.find(Decide(tuple(world.wanted()), None), world.snapshot(), UNLIMITED)
-    for thread in threading.enumerate():
-        if thread.name == WRITER:
-            thread.join()
+    if kept.writing is not None:
+        kept.writing.result()
     return answer
 
 
@@ -93,3 +93,22 @@ def test_a_folder_that_is_full_or_not_writable_changes_no_answer(tmp_path: Path)
         answer = find(WORLD, tmp_path / "file", steps=1)
     assert isinstance(answer, Refusal)
     assert [line["event"] for line in lines] == ["hard question not kept"]
+
+
+def test_one_thread_writes_and_questions_that_come_meanwhile_are_not_kept(tmp_path: Path):
+    go, written = Event(), list[str]()
+
+    class Slow(HardQuestions):
+        def _write(self, text: str) -> None:
+            go.wait()
+            written.append(text)
+
+    kept, before = Slow(tmp_path), active_count()
+    decider = Decider(Ownership(alone=True), steps=1, gave_up=kept.keep)
+    for _ in range(5):
+        decider.find(Decide(tuple(WORLD.wanted()), None), WORLD.snapshot(), UNLIMITED)
+    assert active_count() <= before + 1
+    go.set()
+    assert kept.writing is not None
+    kept.writing.result()
+    assert len(written) == 1
