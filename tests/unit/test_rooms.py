@@ -10,7 +10,7 @@ from tests.tools.structure import imports, modules
 
 LIBRARIES = {
     "kernels": {"numpy"},
-    "aio": {"asyncio", "msgspec", "threading"},
+    "aio": {"asyncio", "msgspec", "threading", "time"},
     "errors": set(),
     "settings": {"os", "pydantic", "yaml"},
     "api": {"datetime", "msgspec", "pydantic", "pydantic_core", "typing_extensions", "yaml"},
