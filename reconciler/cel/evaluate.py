@@ -25,16 +25,18 @@ from reconciler.cel.tree import (
     ListOf,
     Literal,
     Logic,
+    Macro,
     MapOf,
     Node,
     Select,
 )
-from reconciler.cel.types import Dispatch
+from reconciler.cel.types import DYN, Dispatch
 from reconciler.cel.values import (
     INT_MAX,
     INT_MIN,
     UINT_MAX,
     UNHASHABLE,
+    Built,
     DeviceView,
     Option,
     TypeValue,
@@ -217,7 +219,7 @@ class Emitter:
 
         def run(frame: Frame) -> Value:
             frame.charge(_MAP_STEPS + len(entries))
-            made: dict[Any, Value] = {}
+            made = Built()
             for key_of, value_of, is_optional in entries:
                 key = map_key(key_of(frame))
                 found: list[Value] = []
@@ -248,7 +250,10 @@ class Emitter:
         places = [self.slot() for _ in node.names]
         inner = {**slots, **dict(zip(node.names, places, strict=True))}
         where = self.emit(node.where, inner) if node.where is not None else None
-        return comprehension(node.macro, over, places, where, self.emit(node.body, inner))
+        run = comprehension(node.macro, over, places, where, self.emit(node.body, inner))
+        if node.macro is Macro.SORT_BY and self._types[id(node.body)] != DYN:
+            return _unguarded(run)
+        return run
 
 
 _HANDLERS: Mapping[type[Node], object] = {
@@ -276,6 +281,18 @@ def _bound(slot: int) -> Run:
         return value
 
     return run
+
+
+def _unguarded(run: Run) -> Run:
+    """`sortBy` with keys of a known type: there an error ends the evaluation, as in Kubernetes (CEL-8)."""
+
+    def unguarded(frame: Frame) -> Value:
+        try:
+            return run(frame)
+        except CelError as exc:
+            raise Fatal(str(exc)) from None
+
+    return unguarded
 
 
 def _equality(left: Run, right: Run, wanted: bool) -> Run:

@@ -1,7 +1,6 @@
 """What closures do as they run: the frame, selecting and indexing, logic, and loops over lists and maps."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 from reconciler.cel.errors import COST_LIMIT, CelError, Exhausted
 from reconciler.cel.library.lists import sort_by
@@ -9,6 +8,7 @@ from reconciler.cel.tree import Macro
 from reconciler.cel.values import (
     MISSING,
     NOTHING,
+    Built,
     DeviceView,
     Domains,
     Option,
@@ -78,7 +78,7 @@ def lookup(container: Value, key: Value) -> Value:
     kind = type(container)
     if type(key) not in INDICES:
         raise CelError(f"{name_of(key)} cannot be an index")
-    if kind is dict:
+    if kind is dict or kind is Built:
         return container.get(key, MISSING) if type(key) is str else entry(container, key)
     if kind is Domains:
         return container.get(key, _EMPTY) if type(key) is str else _EMPTY
@@ -199,12 +199,12 @@ def _map(steps: Steps, _slots: list[int], body: Run) -> Run:
 
 
 def _transform_map(steps: Steps, _slots: list[int], body: Run) -> Run:
-    return lambda frame: {map_key(key): body(frame) for key in steps(frame)}
+    return lambda frame: Built({map_key(key): body(frame) for key in steps(frame)})
 
 
 def _transform_map_entry(steps: Steps, _slots: list[int], body: Run) -> Run:
     def run(frame: Frame) -> Value:
-        made: dict[Any, Value] = {}
+        made = Built()
         for _ in steps(frame):
             entries = body(frame)
             if not isinstance(entries, dict):

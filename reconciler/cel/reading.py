@@ -103,7 +103,7 @@ def _comprehension(
 
 
 def _name(node: Node) -> str:
-    if not isinstance(node, Ident):
+    if not isinstance(node, Ident) or "." in node.name:
         raise RefusedAt(node.at, "expected a variable name", "use a plain identifier")
     return node.name
 

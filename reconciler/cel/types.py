@@ -14,6 +14,7 @@ from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.semver import Semver
 from reconciler.cel.errors import CelError
 from reconciler.cel.values import (
+    Built,
     Computed,
     Domains,
     Duration,
@@ -220,7 +221,7 @@ _HELD_AS: Mapping[str, frozenset[type]] = {
     "bytes": frozenset({bytes}),
     "null_type": frozenset({type(None)}),
     "list": frozenset({tuple}),
-    "map": frozenset({dict, Domains}),
+    "map": frozenset({dict, Built, Domains}),
     "optional_type": frozenset({Option}),
     "type": frozenset({TypeValue}),
     QUANTITY.name: frozenset({Quantity, Computed}),

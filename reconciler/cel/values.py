@@ -128,6 +128,10 @@ class Computed(Quantity):
     __slots__ = ()
 
 
+class Built(dict[Any, Value]):
+    """A map that an expression makes: Go hashes what it looks up there. A device's maps only have texts."""
+
+
 class Domains(dict[str, Mapping[str, Value]]):
     """Attributes or capacity by domain. An unknown domain is an empty map (CEL-4)."""
 
@@ -141,6 +145,7 @@ NAMES: Final[dict[type, str]] = {
     bytes: "bytes",
     tuple: "list",
     dict: "map",
+    Built: "map",
     Domains: "map",
     type(None): "null_type",
     Duration: "google.protobuf.Duration",

@@ -29,6 +29,7 @@ from reconciler.cel.values import (
     MISSING,
     UINT_MAX,
     UNHASHABLE,
+    Built,
     DeviceView,
     Meter,
     TypeValue,
@@ -159,7 +160,9 @@ def _in_list(meter: Meter, wanted: Value, items: tuple[Value, ...]) -> bool:
 
 @LIBRARY.function("_in_", "K, map(K, V) -> bool")
 def _in_map(wanted: Value, items: dict[Value, Value]) -> bool:
-    return type(wanted) not in UNHASHABLE and entry(items, wanted) is not MISSING
+    if not items or (type(wanted) in UNHASHABLE and type(items) is not Built):
+        return False
+    return entry(items, wanted) is not MISSING
 
 
 _ESCAPED = re.compile(r"\\Q.*?(?:\\E|$)|\\.", re.DOTALL)
