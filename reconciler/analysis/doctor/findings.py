@@ -138,7 +138,7 @@ GROUP_TREE: Final = Rule(
 
 POOL_INCOMPLETE: Final = Rule(
     "pool-incomplete", _E, "The newest generation of a pool does not have resourceSliceCount slices.",
-    "Publish the missing slices, or fix resourceSliceCount; until then no device of the pool is allocated.",
+    "Publish resourceSliceCount slices, or fix the count; until then no device of the pool is allocated.",
 )  # fmt: skip
 POOL_OBSOLETE: Final = Rule(
     "pool-obsolete", _W, "A slice has an older generation than its pool.",

@@ -46,7 +46,10 @@ def incomplete(data: DoctorInput) -> Iterator[Finding]:
         current = newest(slices)
         entry, first = current[0]
         wanted = first.spec.pool.resource_slice_count
-        if len(current) != wanted:
+        if (
+            len(current) != wanted
+            and len({source.spec.pool.resource_slice_count for _, source in current}) == 1
+        ):
             generation = first.spec.pool.generation
             what = f"pool {pool} has {len(current)} of {wanted} slices of generation {generation}"
             yield findings.POOL_INCOMPLETE.finding(entry, "spec.pool.resourceSliceCount", what)

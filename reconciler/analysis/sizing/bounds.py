@@ -135,7 +135,7 @@ class Supply:
         """For each counter family: (R,) the least that a device of each need draws from its first set."""
         fleet = self._fleet
         scales = {columns.scale for columns in fleet.set_columns}
-        if len(scales) != 1:
+        if len(scales) != 1 or not fleet.table.size:  # nobody draws, or no pool with counters is valid
             return
         names, of_counter = families(scales.pop())
         first = first_sets(fleet)

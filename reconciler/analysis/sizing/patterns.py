@@ -89,7 +89,7 @@ def shape_of(node: Node, slices: Iterable[ResourceSlice], cost: Fraction = Fract
 def _alone(node: str, slices: Iterable[ResourceSlice]) -> Iterator[ResourceSlice]:
     """The newest slices of the node's pools, each pool as if the node had it alone.
 
-    A pool that the fleet cannot use on this node is incomplete there, too.
+    A pool that the fleet cannot use on this node cannot be used there, either.
     """
     pools: dict[PoolID, list[ResourceSlice]] = {}
     for one in slices:
@@ -102,8 +102,9 @@ def _alone(node: str, slices: Iterable[ResourceSlice]) -> Iterator[ResourceSlice
         counts = {one.spec.pool.resource_slice_count for one in peers}
         newest = generation == max(one.spec.pool.generation for one in found)
         usable = counts == {len(own)} or (newest and counts == {len(peers)})
+        complete = {one.spec.pool.resource_slice_count for one in own} == {len(own)}
         for one in own:
-            count = len(own) if usable else max(*counts, len(own) + 1)
+            count = len(own) + (not usable) if usable or complete else one.spec.pool.resource_slice_count
             pool = replace(one.spec.pool, resource_slice_count=count)
             same = pool == one.spec.pool
             yield one if same else one.model_copy(update={"spec": replace(one.spec, pool=pool)})
@@ -142,7 +143,7 @@ def _likeness(node: Node, slices: Sequence[ResourceSlice]) -> Hashable:
                 counters[key] = counters.get(key, 0) + counter.get("value", ZERO).nanos
     offers = {name: amount.nanos for name, amount in node.status.allocatable.items()}
     sizes = Counter(one.pool_id for one in slices)
-    unusable = sum(one.spec.pool.resource_slice_count > sizes[one.pool_id] for one in slices)
+    unusable = sum(one.spec.pool.resource_slice_count != sizes[one.pool_id] for one in slices)
     kinds = (
         node.metadata.labels.get(INSTANCE_TYPE, ""),
         unusable,

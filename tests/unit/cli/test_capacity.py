@@ -98,6 +98,19 @@ def test_what_no_shape_holds_is_named_with_the_reason(say):
     assert "big does not fit on an empty n2: NoMatchingDevice: " in result.stdout
 
 
+def test_a_node_whose_counters_are_invalid_holds_nothing(say):
+    draws = "{counterSet: s, counters: {other: {value: '1'}}}"
+    broken = gpus("n3", 1, slices=2).replace("{name: gpu-0", f"{{name: gpu-0, consumesCounters: [{draws}]")
+    sets = gpus("n3", 0, slices=2, name="sets").replace(
+        "devices: []", "sharedCounters: [{name: s, counters: {m: {value: '4'}}}]"
+    )
+    result = say(
+        together(demand("{count: 1, claim: one}"), claim("one")), world=together(CLASS, broken, sets)
+    )
+    assert result.exit_code == 1, result.output
+    assert "one does not fit on an empty n3: InvalidPool" in result.stdout
+
+
 def test_room_for_pods_on_new_nodes_counts(say):
     """Two pods of 5 CPU need two nodes of 8, although one has devices for both."""
     world = together(

@@ -55,7 +55,7 @@ def test_a_block_names_problem_location_and_remedy(tmp_path: Path):
     head, problem, fix, field, location, empty, summary = result.stdout.splitlines()
     assert head == "error pool-incomplete: ResourceSlice s"
     assert problem == "  problem:  pool gpu.example.com/p has 1 of 2 slices of generation 1"
-    assert fix.startswith("  fix:      Publish the missing slices")
+    assert fix.startswith("  fix:      Publish resourceSliceCount slices")
     assert field == "  field:    spec.pool.resourceSliceCount"
     assert location.endswith("a.yaml:2")
     assert (empty, summary) == ("", "1 error, 0 warnings, 0 info")
