@@ -87,8 +87,7 @@ class Nomination(Struct, frozen=True):
 
 def devices_of(plans: Iterable[Plan]) -> tuple[DeviceID, ...]:
     """The devices that plans will hold. Admin access holds none (AS-1): others may use them meanwhile."""
-    results = (result for plan in plans for result in plan.allocation.devices.results)
-    return tuple(result.id for result in results if not result.admin_access)
+    return tuple(device for plan in plans for device in plan.allocation.held)
 
 
 def of_claim(claim: ObjectKey) -> Nominee:

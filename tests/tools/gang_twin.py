@@ -25,10 +25,7 @@ class Seats:
 
 def seats_of(world: GangWorld, granted: GangGranted) -> Seats:
     """The answer in the words of the twin."""
-    known = {
-        (one.node or "network", one.name): one
-        for one in (*world.network, *(device for machine in world.machines for device in machine.devices))
-    }
+    known = {(one.node or "network", one.name): one for one in _devices_of(world)}
     return Seats(
         {seat.pod.name: seat.node for seat in granted.seats},
         {
@@ -39,6 +36,12 @@ def seats_of(world: GangWorld, granted: GangGranted) -> Seats:
             for plan in seat.plans
         },
     )
+
+
+def _devices_of(world: GangWorld) -> Iterator[Device]:
+    yield from world.network
+    for machine in world.machines:
+        yield from machine.devices
 
 
 class TooMany(Exception):
@@ -70,8 +73,20 @@ def _seated(world: GangWorld, seats: Seats, group: AskedGroup) -> int:
     nodes = [seats.nodes[name] for name in mine if name in seats.nodes]
     if not nodes:
         return 0 if group.is_done else -1
+    devices = [
+        one
+        for pod in world.pods
+        if pod.name in mine
+        for want in pod.wants
+        for one in seats.given.get(want.name, ())
+    ]
+    devices += [one for at in group.devices for one in _devices_of(world) if (one.node, one.name) == at[1:]]
     for tier in group.tiers:
-        values = {_label(world, node, tier.key) for node in (*nodes, *group.nodes)}
+        values = (
+            {one.clique for one in devices}
+            if tier.key == CLIQUE
+            else {_label(world, node, tier.key) for node in (*nodes, *group.nodes)}
+        )
         if len(values) > 1 or "" in values:
             return -1
     if not group.groups:

@@ -14,6 +14,7 @@ from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.gangs import GangKey, GangSource, Tier
+from reconciler.api.objects.meta import DeviceID
 from reconciler.api.versions.reading import read
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.trial import Trial
@@ -416,10 +417,13 @@ def varied_worlds(draw: Any, *sorts: str) -> GangWorld:
 def _group(
     draw: Any, name: str, keys: Sequence[str], groups: Sequence[AskedGroup] = (), pods: Sequence[int] = ()
 ) -> AskedGroup:
-    tiers = draw(st.sampled_from([(), *((Tier(key, required=True),) for key in keys)]))
+    tiers = tuple(
+        Tier(key, required=True) for key in draw(st.sampled_from([(), *((key,) for key in keys), keys]))
+    )
     nodes = draw(st.sampled_from([(), (), (), (), ("n0",)]))
+    devices = tuple(DeviceID("d", "n0", "d0") for _ in nodes)
     least = draw(st.integers(1 if groups or not nodes else 0, len(groups) or len(pods)))
-    return AskedGroup(name, least, tiers, nodes, tuple(pods), tuple(groups))
+    return AskedGroup(name, least, tiers, nodes, devices, tuple(pods), tuple(groups))
 
 
 @st.composite
@@ -428,12 +432,13 @@ def tree_worlds(draw: Any, worlds: st.SearchStrategy[GangWorld]) -> GangWorld:
     world = draw(worlds)
     number = len(world.pods)
     of = [draw(st.integers(0, 3)) for _ in range(number)]
-    inner = ["rack", "kubernetes.io/hostname"]
+    far = draw(st.sampled_from([(), (CLIQUE,)]))
+    inner, outer = ("rack", "kubernetes.io/hostname", *far), ("rack", "block", *far)
     leaves = [
         draw(_group(f"leaf{one}", inner, (), [at for at in range(number) if of[at] == one]))
         for one in sorted(set(of))
     ]
     cut = draw(st.integers(0, len(leaves)))
-    below = [draw(_group("middle", ["rack", "block"], leaves[:cut]))] if cut else []
-    root = draw(_group("root", ["rack", "block"], [*below, *leaves[cut:]]))
+    below = [draw(_group("middle", outer, leaves[:cut]))] if cut else []
+    root = draw(_group("root", outer, [*below, *leaves[cut:]]))
     return replace(world, least=max(root.least_pods, 1), tiers=(), placed=(), tree=root)

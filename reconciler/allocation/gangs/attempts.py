@@ -5,7 +5,7 @@ complete where each device belongs to one node. Where several nodes reach a devi
 their nodes, `refusing` names devices that a try may not use, and the search tries all alternatives.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -105,14 +105,14 @@ class Attempts:
         self,
         trial: Trial,
         likeness: Likeness,
-        devices: Mask | None,
+        devices: Mapping[str, Mask],
         pace: Pace,
         *,
         apart: bool,
         policies: Policies = PLAIN,
     ) -> None:
-        """`devices` (D,) may be used; None for all. `apart`: each device belongs to one node and takes
-        nothing of it. `policies` order the devices inside a node.
+        """`devices`: uid of a claim -> (D,) what it may use; others may use all. `apart`: each device belongs
+        to one node and takes nothing of it. `policies` order the devices inside a node.
         """
         self._trial, self._likeness, self._devices = trial, likeness, devices
         self._pace, self._apart, self._policies = pace, apart, policies
@@ -226,7 +226,7 @@ class Attempts:
             nodes=self._only([seats.place]),
             steps=max(self._pace.remaining, 1),
             budget=self._pace.budget,
-            only=self._rows(claims, seats.place, snapshot, refusing),
+            only=self._rows(claims, seats.place, refusing),
             policy=self._policies.of(claims, snapshot, self._pace.budget),
             charging=charging,
         )
@@ -244,17 +244,13 @@ class Attempts:
         """
         self._pace.step()
         snapshot = self._trial.snapshot
-        only = None
-        if self._devices is not None:
-            rows = frozenset(np.flatnonzero(self._devices).tolist())
-            only = {(at, name): rows for at, claim in enumerate(claims) for name in _requests(claim)}
         outcome = decide(
             claims,
             snapshot,
             nodes=self._only([seats.place for seats in all_seats]),
             steps=max(self._pace.remaining, 1),
             budget=self._pace.budget,
-            only=only,
+            only=self._rows(claims, None),
             policy=self._policies.of(claims, snapshot, self._pace.budget),
             pod=pod,
         )
@@ -267,19 +263,21 @@ class Attempts:
         return NodeSubset(self._order, mask)
 
     def _rows(
-        self, claims: Sequence[ResourceClaim], place: int, snapshot: Snapshot, refusing: frozenset[Pair]
+        self, claims: Sequence[ResourceClaim], place: int | None, refusing: frozenset[Pair] = frozenset()
     ) -> Only | None:
-        """The devices that each request may use; None for all."""
-        if self._devices is None and not refusing:
+        """Which devices of one place, or of all, the requests may use that may not use all of them."""
+        if not self._devices and not refusing:
             return None
-        rows = snapshot.topology.view(self._order[place]).rows
-        allowed = frozenset((rows if self._devices is None else rows[self._devices[rows]]).tolist())
-        return {
-            (at, name): allowed
-            - {row for uid, request, row in refusing if (uid, request) == (claim.metadata.uid, name)}
-            for at, claim in enumerate(claims)
-            for name in _requests(claim)
-        }
+        topology = self._base.topology
+        rows = np.arange(topology.fleet.size) if place is None else topology.view(self._order[place]).rows
+        found: dict[tuple[int, str], frozenset[int]] = {}
+        for at, claim in enumerate(claims):
+            uid = claim.metadata.uid
+            mask, named = self._devices.get(uid), {request for of, request, _ in refusing if of == uid}
+            usable = frozenset((rows if mask is None else rows[mask[rows]]).tolist())
+            for name in named if mask is None else _requests(claim):
+                found[at, name] = usable - {row for *of, row in refusing if of == [uid, name]}
+        return found
 
     def pairs(self, plans: Sequence[Plan]) -> Iterator[Pair]:
         """What plans use, in the form in which a try can be kept from it."""

@@ -5,11 +5,13 @@ More members come first, then the tightest tiers, then the smallest domain. Sour
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 from msgspec import Struct
 
 from kernels.groups import distinct
+from kernels.types import Mask
 from reconciler.allocation.dra.availability import available
 from reconciler.allocation.dra.budget import Budget, SelectorsNotRun
 from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
@@ -29,7 +31,6 @@ from reconciler.allocation.gangs.kinds import (
 )
 from reconciler.allocation.gangs.places import Likeness, Places, leave
 from reconciler.allocation.gangs.search import Field, Partial, Search, Taken
-from reconciler.allocation.gangs.tree_domains import UnknownKey
 from reconciler.allocation.gangs.trees import TreeDecision
 from reconciler.allocation.placement.device_room import devices_take
 from reconciler.allocation.placement.placing import Placement, refusal_reason
@@ -44,13 +45,8 @@ from reconciler.state.pods.terms import affinity_of, anti_affinity_of, ports_of
 from reconciler.state.trial import Trial
 
 
-def no_domain(question: GangQuestion, key: str, group: str = "") -> GangUnsatisfied:
-    """A required tier names nothing; or, in a tree, what `group` must not name."""
-    if group:
-        where = f"group {group} of {question.gang}: schedulingConstraints.topology"
-        why = f"{where}: {key} is an attribute of devices, and groups in a tree share labels of nodes only"
-        remedy = "label the nodes, or take the group out of the tree"
-        return GangUnsatisfied(NO_TOPOLOGY, f"{why}; {remedy}")
+def no_domain(question: GangQuestion, key: str) -> GangUnsatisfied:
+    """A required tier names nothing."""
     message = (
         f"gang {question.gang} requires {key}, which is no label of a node and no attribute of a device; "
         "correct the gang's topology, or label the nodes"
@@ -244,10 +240,9 @@ def _decide_tree(
     """The same for a tree of groups."""
     used = _policies_of(question, field.kinds, field.trial.snapshot)
     pace = Pace(budget, HARD_DOMAINS * steps)
-    try:
-        decision = TreeDecision(question, tree, field, pace, steps)
-    except UnknownKey as exc:
-        return no_domain(question, str(exc), exc.group), False
+    decision = TreeDecision(question, tree, field, pace, steps)
+    if decision.unknown:
+        return no_domain(question, decision.unknown), False
     found = decision.run()
     if found is not None:
         met, taken = found
@@ -364,10 +359,14 @@ class _Decision(Struct, eq=False):
         return None
 
     def _search(self, domain: Domain, target: int, steps: int) -> tuple[Taken, ...] | None:
-        field, devices = self.field, domain.grouping.devices
+        field, mask = self.field, domain.grouping.devices
+        devices: dict[str, Mask] = {}
+        if mask is not None:
+            claims = chain.from_iterable(member.claims for member in self.question.members)
+            devices = {claim.metadata.uid: mask for claim in claims}
         pace = Pace(self.budget, steps)
         allowed = np.stack(field.places.at_first)
-        likeness = Likeness(field.kinds, allowed, devices, field.trial, joined=field.shares)
+        likeness = Likeness(field.kinds, allowed, devices.values(), field.trial, joined=field.shares)
         among = domain.places(self.tiers)
         search = Search(field, domain.limits, likeness, devices, among, pace)
         try:

@@ -58,18 +58,11 @@ class Tiers:
     def __init__(self, question: GangQuestion, nodes: Nodes, snapshot: Snapshot) -> None:
         self._nodes, self._snapshot = nodes, snapshot
         self._order = snapshot.topology.order
-        held = [
-            result.id
-            for member in question.members
-            for claim in member.held
-            if claim.allocation is not None
-            for result in claim.allocation.devices.results
-            if not result.admin_access
-        ]
+        held = [*question.devices, *(device for member in question.members for device in member.devices)]
         self.unknown: list[str] = []
         """Keys that are no label of a node and no attribute of a device"""
         self._of_key: dict[str, LabelTier | AttributeTier] = {
-            tier.key: self._read(tier, question.nodes, (*question.devices, *held)) for tier in question.tiers
+            tier.key: self._read(tier, question.nodes, held) for tier in question.tiers
         }
         self.tiers = question.tiers
 
@@ -106,10 +99,6 @@ class Tiers:
             }
             names = tuple(zip(*(spelled[tier.key] for tier in met), strict=True)) or ((),) * len(first)
             yield Grouping(tuple(met), codes, names, devices)
-
-    def attributes(self, tiers: Iterable[Tier]) -> list[Tier]:
-        """Those tiers that are attributes of devices."""
-        return [tier for tier in tiers if isinstance(self._of_key[tier.key], AttributeTier)]
 
     def labels(self, tiers: Iterable[Tier]) -> list[Codes]:
         """The codes of those tiers that are labels."""

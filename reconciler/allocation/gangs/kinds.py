@@ -28,6 +28,7 @@ from reconciler.errors import Malformed
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.nodes.room import Wanted, demand
 from reconciler.state.nodes.table import Nodes
+from reconciler.state.pods.placed import Placed
 from reconciler.state.pods.terms import affinity_of, anti_affinity_of, ports_of, spread_of
 
 UNPLACED = "GangUnplaced"
@@ -43,6 +44,12 @@ class Member(Struct, frozen=True):
     held: tuple[ResourceClaim, ...] = ()
     """Its claims that are allocated already"""
 
+    @property
+    def devices(self) -> Iterator[DeviceID]:
+        """What it holds already."""
+        for allocation in (claim.allocation for claim in self.held):
+            yield from allocation.held if allocation is not None else ()
+
 
 class AskedGroup(Struct, frozen=True):
     """A group in a tree of groups, and what it still needs."""
@@ -51,9 +58,11 @@ class AskedGroup(Struct, frozen=True):
     least: int
     """How many of its members must get a place; of a group of groups, how many of its groups"""
     tiers: tuple[Tier, ...] = ()
-    """All required; only labels of nodes"""
+    """All required"""
     nodes: tuple[str, ...] = ()
-    """Nodes of its pods that have a place already. They determine its domain"""
+    """Nodes of its pods that have a place already. They determine its domain of tiers by label"""
+    devices: tuple[DeviceID, ...] = ()
+    """Devices that its pods hold already. They determine its domain of tiers by attribute"""
     members: tuple[int, ...] = ()
     """Of a group of pods: the positions of its members in the question"""
     groups: tuple["AskedGroup", ...] = ()
@@ -84,16 +93,18 @@ class AskedGroup(Struct, frozen=True):
         return structs.replace(self, least=len(groups) or len(self.members), groups=groups)
 
     @classmethod
-    def of(cls, rules: GangRules, members: Sequence[Member], placed: Mapping[str, Sequence[str]]) -> Self:
-        """What a tree still needs. `placed` has the nodes of pods with a place, by their group."""
+    def of(cls, rules: GangRules, members: Sequence[Member], there: Mapping[str, Placed]) -> Self:
+        """What a tree still needs. `there` are its pods that have a place already, by their group."""
         if rules.groups:
-            groups = tuple(cls.of(group, members, placed) for group in rules.groups)
+            groups = tuple(cls.of(group, members, there) for group in rules.groups)
             nodes = dict.fromkeys(node for group in groups for node in group.nodes)
-            return cls(rules.name, rules.least, rules.tiers, tuple(nodes), groups=groups)
-        there = placed.get(rules.name, ())
+            devices = dict.fromkeys(device for group in groups for device in group.devices)
+            return cls(rules.name, rules.least, rules.tiers, tuple(nodes), tuple(devices), groups=groups)
         mine = [at for at, member in enumerate(members) if _group_name(member.pod) == rules.name]
-        nodes = dict.fromkeys(filter(None, there))
-        return cls(rules.name, max(rules.least - len(there), 0), rules.tiers, tuple(nodes), tuple(mine))
+        placed = there.get(rules.name, Placed())
+        devices = dict.fromkeys((*placed.devices, *(one for at in mine for one in members[at].devices)))
+        least = max(rules.least - placed.pods, 0)
+        return cls(rules.name, least, rules.tiers, tuple(placed.nodes), tuple(devices), tuple(mine))
 
 
 def _group_name(pod: Pod) -> str:

@@ -5,7 +5,6 @@ Proves early that a domain is too small. Tested against exhaustive search. Sourc
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from copy import copy
 
 import numpy as np
 from msgspec import Struct
@@ -85,12 +84,6 @@ class Limits:
             np.minimum(each, (supply.local + supply.far) // need, out=each)
         np.minimum(each, 1 if ports_of(kind.pod) else self._alike[kind.like], out=each)
         return each
-
-    def within(self, allowed: Sequence[Mask]) -> "Limits":
-        """The same where each kind may use only these places, (N,) masks."""
-        found = copy(self)
-        found.each = np.where(np.stack(allowed), self.each, 0)
-        return found
 
     def in_domains(self, codes: Codes, size: int, numbers: Amounts) -> Amounts:
         """(G,) members that fit into each domain. `numbers` (K,) are those that have no place yet."""

@@ -1,6 +1,6 @@
 """Which nodes a member of a gang may use, in which order, which are alike, and whether a plan still fits."""
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import chain
 
 import numpy as np
@@ -127,15 +127,15 @@ class Likeness:
     """
 
     def __init__(
-        self, kinds: Sequence[Kind], allowed: Mask, devices: Mask | None, trial: Trial, *, joined: bool
+        self, kinds: Sequence[Kind], allowed: Mask, devices: Iterable[Mask], trial: Trial, *, joined: bool
     ) -> None:
-        """`allowed` (K, N) are the places of each kind. `devices` (D,) may be used; None for all. `joined`:
-        claims that several members use exist.
+        """`allowed` (K, N) are the places of each kind. `devices`: (D,) masks of what claims may use; others
+        may use all. `joined`: claims that several members use exist.
         """
         self._snapshot = trial.snapshot
         self._trial = trial
         self._nodes = trial.nodes
-        self._devices = devices
+        self._devices = {id(mask): mask for mask in devices}
         self._options = {
             option.key: option
             for kind in kinds
@@ -210,8 +210,7 @@ class Likeness:
             return None
         parts: list[Hashable] = [fixed]
         parts += [view.of(available(one, snapshot).mask).tobytes() for one in self._options.values()]
-        if self._devices is not None:
-            parts.append(view.of(self._devices).tobytes())
+        parts += [view.of(mask).tobytes() for mask in self._devices.values()]
         sets = view.of(snapshot.fleet.sets)
         if sets.shape[1] and (sets >= 0).any():
             used, first = np.unique(sets[sets >= 0], return_index=True)

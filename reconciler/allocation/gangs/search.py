@@ -6,7 +6,7 @@ Members of one kind without claims in common, whose pods mind only room and whos
 each, fill node after node: no other choice can place more.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import chain
 
 import numpy as np
@@ -90,19 +90,19 @@ class Search:
         field: Field,
         limits: Limits,
         likeness: Likeness,
-        devices: Mask | None,
+        devices: Mapping[str, Mask],
         parts: Sequence[Rows],
         pace: Pace,
         *,
         but: Sequence[Kind] = (),
     ) -> None:
-        """`parts` are the places of the domain in the order in which they are tried.
+        """`parts` are the places of the domain in the order in which they are tried. `devices`: uid of a
+        claim -> (D,) what it may use; others may use all.
 
         A policy orders the places of a part. No member of the kinds in `but` gets a place.
         """
         self._field, self._limits, self._likeness, self._pace = field, limits, likeness, pace
         self._kinds, self._trial = [kind for kind in field.kinds if kind not in but], field.trial
-        self._devices = devices
         self._among: Rows = np.concatenate(parts)
         self._in_order = PlaceOrder(parts, field.places, field.trial, field.policies, pace.budget)
         self._attempts = Attempts(

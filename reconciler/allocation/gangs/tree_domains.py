@@ -4,7 +4,8 @@ Groups are numbered from the top; alike ones in one group follow one another. N 
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -16,17 +17,8 @@ from reconciler.allocation.gangs.kinds import AskedGroup, GangQuestion
 from reconciler.allocation.gangs.limits import Limits
 from reconciler.allocation.gangs.search import Field
 from reconciler.api.objects.gangs import Tier
-from reconciler.errors import ReconcilerError
 
 Met = tuple[tuple[Tier, str], ...]
-
-
-class UnknownKey(ReconcilerError):
-    """A tier of a group is no label of a node; `group` names it if an attribute of devices has the key."""
-
-    def __init__(self, key: str, group: str = "") -> None:
-        super().__init__(key)
-        self.group = group
 
 
 class Spot(Struct, frozen=True, eq=False):
@@ -34,8 +26,12 @@ class Spot(Struct, frozen=True, eq=False):
 
     met: Met
     """The tiers of the group and of those above it, with the values"""
+    path: tuple[Hashable, ...]
+    """The same so that different values differ"""
     mask: Mask
     """(N,) its places"""
+    devices: Mask | None
+    """(D,) the devices that may be used; None for all"""
     most: int
     """Members of the group that fit, at most"""
 
@@ -46,8 +42,8 @@ class Node(Struct, eq=False):
     group: AskedGroup
     parent: int
     """-1 for the root"""
-    grouping: Grouping | None
-    """The domains of its tiers; None if it has none"""
+    groupings: tuple[Grouping, ...]
+    """The domains of its tiers, one grouping for each choice of attribute values"""
     kinds: tuple[int, ...] = ()
     """The kinds of all members that are in it"""
     size: int = 0
@@ -64,24 +60,28 @@ class TreeDomains:
     """For one decision."""
 
     def __init__(self, question: GangQuestion, tree: AskedGroup, field: Field) -> None:
-        """Raises UnknownKey."""
         self._question, self._field = question, field
         self.sizes: Amounts = np.array([len(kind.members) for kind in field.kinds], dtype=np.int64)
         """(K,) members"""
         snapshot = field.trial.snapshot
-        self.limits = Limits(field.kinds, field.places.at_first, None, field.trial.nodes, snapshot)
-        self._groupings: dict[Hashable, Grouping] = {}
+        self._snapshot = snapshot
+        self._limits: dict[bytes, Limits] = {}
+        """By the devices that may be used"""
+        self.unknown: list[str] = []
+        """Keys that are no label of a node and no attribute of a device"""
+        self._groupings: dict[Hashable, tuple[Grouping, ...]] = {}
         self._likes: dict[Hashable, int] = {}
         self.nodes: list[Node] = []
         self._add(tree, -1, {id(leaf): number for number, leaf in enumerate(tree.pod_groups())})
-        self.whole = Spot((), np.ones(len(field.order), dtype=np.bool_), len(question.members))
-        self._options: dict[tuple[int, Met], list[Spot]] = {}
-        self._bounds: dict[tuple[Met, tuple[int, ...]], int] = {}
+        everywhere = np.ones(len(field.order), dtype=np.bool_)
+        self.whole = Spot((), (), everywhere, None, len(question.members))
+        self._options: dict[Hashable, list[Spot]] = {}
+        self._bounds: dict[Hashable, int] = {}
         """Domain, and which groups of pods are in it, by `like` -> how many of their members fit at most"""
 
     def _add(self, group: AskedGroup, parent: int, leaves: dict[int, int]) -> Node:
         number = len(self.nodes)
-        node = Node(group, parent, self._grouping(group))
+        node = Node(group, parent, self._groupings_of(group))
         self.nodes.append(node)
         inside: list[int] = []
         likes = [self._like(one, leaves) for one in group.groups]
@@ -109,47 +109,69 @@ class TreeDomains:
         else:
             kinds = self._field.kinds
             what = [*sorted((kinds[at].like, len(kinds[at].members)) for at in self._kinds_of(group, leaves))]
-        key = bool(group.groups), group.least, group.tiers, group.nodes, *what
+        key = bool(group.groups), group.least, group.tiers, group.nodes, group.devices, *what
         return self._likes.setdefault(key, len(self._likes))
 
-    def _grouping(self, group: AskedGroup) -> Grouping | None:
-        if not group.tiers:
-            return None
-        key = group.tiers, group.nodes
+    def _groupings_of(self, group: AskedGroup) -> tuple[Grouping, ...]:
+        key = group.tiers, group.nodes, group.devices
         if key not in self._groupings:
-            asked = replace(self._question, members=(), tiers=group.tiers, nodes=group.nodes, devices=())
-            tiers = Tiers(asked, self._field.trial.nodes, self._field.trial.snapshot)
-            found = next(tiers.groupings(group.tiers), None)
-            if tiers.unknown:
-                raise UnknownKey(tiers.unknown[0])
-            if found is None or found.devices is not None:
-                of_devices = next(iter(tiers.attributes(group.tiers)), group.tiers[0])
-                raise UnknownKey(of_devices.key, group.name)
-            self._groupings[key] = found
+            asked = replace(
+                self._question, members=(), tiers=group.tiers, nodes=group.nodes, devices=group.devices
+            )
+            tiers = Tiers(asked, self._field.trial.nodes, self._snapshot)
+            self.unknown += tiers.unknown
+            self._groupings[key] = tuple(tiers.groupings(group.tiers))
         return self._groupings[key]
 
-    def codes(self, node: Node, mask: Mask) -> tuple[Codes, Sequence[tuple[str, ...]]]:
-        """(N,) the domain of each place in a mask, and the names of the domains."""
-        if node.grouping is None:
-            return np.where(mask, 0, -1).astype(np.int32), [()]
-        return np.where(mask, node.grouping.codes, -1).astype(np.int32), node.grouping.names
+    def is_known(self, node: Node) -> bool:
+        """Whether enough is known by the keys of a group and of those in it."""
+        have = sum(self.is_known(one) or one.group.is_done for one in (self.nodes[at] for at in node.inside))
+        here = all(tier.key not in self.unknown for tier in node.group.tiers)
+        return here and (not node.inside or have >= node.group.least)
+
+    def limits(self, devices: Mask | None) -> Limits:
+        """How many members fit on each place with some devices (D,); None for all."""
+        key = b"" if devices is None else np.packbits(devices).tobytes()
+        if key not in self._limits:
+            field = self._field
+            self._limits[key] = Limits(
+                field.kinds, field.places.at_first, devices, field.trial.nodes, self._snapshot
+            )
+        return self._limits[key]
+
+    def limits_of(self, spots: Mapping[int, Spot]) -> Limits:
+        """How many members of each kind fit on each place of its domain; of other kinds, none."""
+        found = copy(self.limits(None))
+        found.each = np.zeros_like(found.each)
+        for kind, spot in spots.items():
+            found.each[kind] = np.where(spot.mask, self.limits(spot.devices).each[kind], 0)
+        return found
 
     def options(self, node: Node, above: Spot) -> list[Spot]:
         """The domains of a group inside that of the group above it, the smallest first."""
-        key = node.like, above.met
+        key = node.like, above.path
         if key not in self._options:
-            codes, names = self.codes(node, above.mask)
-            most = self._members_in(node, codes, len(names))
-            enough = most >= max(1 if node.inside else node.group.least, 1)
-            if node.inside:
-                enough &= self.groups_in(node, codes, len(names)) >= node.group.least
-            free = self.limits.devices_in(codes, len(names))
-            tiers = node.grouping.met if node.grouping is not None else ()
-            self._options[key] = [
-                Spot(above.met + tuple(zip(tiers, names[at], strict=True)), codes == at, int(most[at]))
-                for at in sorted(np.flatnonzero(enough).tolist(), key=lambda one: (free[one], names[one]))
-            ]
+            found: list[tuple[int, Spot]] = []
+            for at, grouping in enumerate(node.groupings):
+                found += self._options_in(node, grouping, at, above)
+            found.sort(key=lambda one: (one[0], one[1].met))
+            self._options[key] = [spot for _, spot in found]
         return self._options[key]
+
+    def _options_in(self, node: Node, grouping: Grouping, at: int, above: Spot) -> Iterator[tuple[int, Spot]]:
+        """Free devices, and a domain."""
+        devices = both(above.devices, grouping.devices)
+        codes = inside(above.mask, grouping)
+        size, tiers = len(grouping.names), grouping.met
+        most = self._members_in(node, codes, size, devices)
+        enough = most >= max(1 if node.inside else node.group.least, 1)
+        if node.inside:
+            enough &= self.groups_in(node, codes, size, devices) >= node.group.least
+        free = self.limits(devices).devices_in(codes, size)
+        for number in np.flatnonzero(enough).tolist():
+            met = above.met + tuple(zip(tiers, grouping.names[number], strict=True))
+            path = (*above.path, (tiers, at, number)) if tiers else above.path
+            yield int(free[number]), Spot(met, path, codes == number, devices, int(most[number]))
 
     def bound(self, spot: Spot, leaves: Sequence[int]) -> int:
         """How many members of some groups of pods fit into a domain, at most."""
@@ -157,7 +179,7 @@ class TreeDomains:
         if key not in self._bounds:
             kinds = [kind for at in leaves for kind in self.nodes[at].kinds]
             codes = np.where(spot.mask, 0, -1).astype(np.int32)
-            self._bounds[key] = int(self.limits.in_domains(codes, 1, self._numbers(kinds))[0])
+            self._bounds[key] = int(self.limits(spot.devices).in_domains(codes, 1, self._numbers(kinds))[0])
         return self._bounds[key]
 
     def lower(self, spot: Spot, leaves: Sequence[int], most: int) -> None:
@@ -165,8 +187,8 @@ class TreeDomains:
         key = self._key(spot, leaves)
         self._bounds[key] = min(self._bounds.get(key, most), most)
 
-    def _key(self, spot: Spot, leaves: Sequence[int]) -> tuple[Met, tuple[int, ...]]:
-        return spot.met, tuple(sorted(self.nodes[at].like for at in leaves))
+    def _key(self, spot: Spot, leaves: Sequence[int]) -> Hashable:
+        return spot.path, tuple(sorted(self.nodes[at].like for at in leaves))
 
     def _numbers(self, kinds: Sequence[int], each: int = 0) -> Amounts:
         """(K,) the members of some kinds, or so many each."""
@@ -174,48 +196,65 @@ class TreeDomains:
         found[list(kinds)] = each or self.sizes[list(kinds)]
         return found
 
-    def _members_in(self, node: Node, codes: Codes, size: int) -> Amounts:
+    def _members_in(self, node: Node, codes: Codes, size: int, devices: Mask | None) -> Amounts:
         """(G,) members of a group that fit into each domain, at most."""
-        found = self.limits.in_domains(codes, size, self._numbers(node.kinds))
+        found = self.limits(devices).in_domains(codes, size, self._numbers(node.kinds))
         if node.inside:
-            by_group = [copies * one.size for one, copies in self.copies_in(node, codes, size)]
+            by_group = [copies * one.size for one, copies in self.copies_in(node, codes, size, devices)]
             np.minimum(found, sum(by_group), out=found)
         return found
 
-    def groups_in(self, node: Node, codes: Codes, size: int) -> Amounts:
+    def groups_in(self, node: Node, codes: Codes, size: int, devices: Mask | None) -> Amounts:
         """(G,) groups of a group that fit into each domain, or need nothing more, at most."""
         found = np.zeros(size, dtype=np.int64)
-        for one, copies in self.copies_in(node, codes, size):
+        for one, copies in self.copies_in(node, codes, size, devices):
             alike = sum(self.nodes[at].like == one.like for at in node.inside)
             found += alike if one.group.is_done else copies
         return found
 
-    def copies_in(self, node: Node, codes: Codes, size: int) -> Iterator[tuple[Node, Amounts]]:
+    def copies_in(
+        self, node: Node, codes: Codes, size: int, devices: Mask | None
+    ) -> Iterator[tuple[Node, Amounts]]:
         """Of groups in a group that are alike: the first, and (G,) how many fit into each domain, at most."""
         for like, number in Counter(self.nodes[at].like for at in node.inside).items():
             one = next(self.nodes[at] for at in node.inside if self.nodes[at].like == like)
-            yield one, np.minimum(self._copies(one, codes, size), number)
+            yield one, np.minimum(self._copies(one, codes, size, devices), number)
 
-    def _copies(self, node: Node, codes: Codes, size: int) -> Amounts:
+    def _copies(self, node: Node, codes: Codes, size: int, devices: Mask | None) -> Amounts:
         """(G,) how many groups like this one would fit into each domain, at most."""
+        found = np.zeros(size, dtype=np.int64)
+        for grouping in node.groupings:
+            self._add_copies(found, node, codes, grouping, both(devices, grouping.devices))
+        return found
+
+    def _add_copies(
+        self, found: Amounts, node: Node, codes: Codes, grouping: Grouping, devices: Mask | None
+    ) -> None:
         everyone = len(self._question.members)
-        inner, of = codes, np.arange(size)
-        if node.grouping is not None:
-            inside = np.flatnonzero((codes >= 0) & (node.grouping.codes >= 0))
-            joint = codes[inside].astype(np.int64) * len(node.grouping.names) + node.grouping.codes[inside]
-            parts, inverse = np.unique(joint, return_inverse=True)
-            inner = np.full(len(codes), -1, dtype=np.int32)
-            inner[inside] = inverse
-            of = parts // len(node.grouping.names)
-        each = np.full(len(of), everyone, dtype=np.int64)
+        there = np.flatnonzero((codes >= 0) & (grouping.codes >= 0))
+        joint = codes[there].astype(np.int64) * len(grouping.names) + grouping.codes[there]
+        parts, inverse = np.unique(joint, return_inverse=True)
+        inner = np.full(len(codes), -1, dtype=np.int32)
+        inner[there] = inverse
+        each = np.full(len(parts), everyone, dtype=np.int64)
         if not node.inside and node.group.least:
-            have = self.limits.in_domains(inner, len(of), self._numbers(node.kinds, everyone))
-            each = have // node.group.least
+            numbers = self._numbers(node.kinds, everyone)
+            each = self.limits(devices).in_domains(inner, len(parts), numbers) // node.group.least
         elif not node.group.is_done:
             likes = dict.fromkeys(self.nodes[at].like for at in node.inside)
             firsts = (next(one for one in self.nodes if one.like == like) for like in likes)
-            have = np.sum([self._copies(one, inner, len(of)) for one in firsts], axis=0)
+            have = np.zeros(len(parts), dtype=np.int64)
+            for one in firsts:
+                have += everyone if one.group.is_done else self._copies(one, inner, len(parts), devices)
             each = have // node.group.least
-        found = np.zeros(size, dtype=np.int64)
-        np.add.at(found, of, np.minimum(each, everyone))
-        return found
+        np.add.at(found, parts // len(grouping.names), np.minimum(each, everyone))
+
+
+def both(one: Mask | None, other: Mask | None) -> Mask | None:
+    """Devices that both allow."""
+    return one if other is None else other if one is None else one & other
+
+
+def inside(mask: Mask, grouping: Grouping) -> Codes:
+    """(N,) the domain of each place in a mask; -1 elsewhere."""
+    return np.where(mask, grouping.codes, -1).astype(np.int32)

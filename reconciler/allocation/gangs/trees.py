@@ -5,16 +5,17 @@ one, the pods are placed by the search for gangs: in each domain by itself where
 What a search proves there counts for all further tries. As many pods as possible get a place.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from kernels.types import Mask
+from kernels.types import Codes, Mask
 from reconciler.allocation.gangs.attempts import OutOfSteps, Pace
+from reconciler.allocation.gangs.domains import Grouping
 from reconciler.allocation.gangs.kinds import UNPLACED, AskedGroup, GangQuestion, GangUnsatisfied
 from reconciler.allocation.gangs.places import Likeness
 from reconciler.allocation.gangs.search import Field, Search, Taken
-from reconciler.allocation.gangs.tree_domains import Met, Node, Spot, TreeDomains
+from reconciler.allocation.gangs.tree_domains import Met, Node, Spot, TreeDomains, both, inside
 
 MANY = 32
 """Groups in one group of which it is not worked out which numbers of pods can add up"""
@@ -26,7 +27,7 @@ class TreeDecision:
     def __init__(
         self, question: GangQuestion, tree: AskedGroup, field: Field, pace: Pace, steps: int
     ) -> None:
-        """`steps` limit the search for places in one domain, `pace` all together. Raises UnknownKey."""
+        """`steps` limit the search for places in one domain, `pace` all together."""
         self._tree, self._gang, self._field = tree, question.gang, field
         self._asked = len(question.members)
         self._pace, self._steps = pace, steps
@@ -115,7 +116,7 @@ class TreeDecision:
         at = number if number in leaves else -1
         while at >= 0:
             spot = self._spot(at)
-            here = [one for one in leaves if self._spot(one).met[: len(spot.met)] == spot.met]
+            here = [one for one in leaves if self._spot(one).path[: len(spot.path)] == spot.path]
             if self._domains.bound(spot, here) < sum(self._nodes[one].group.least for one in here):
                 return False
             at = self._nodes[at].parent
@@ -130,9 +131,9 @@ class TreeDecision:
 
     def _most(self, leaves: Sequence[int]) -> int:
         """Members of groups of pods that fit in their domains, at most."""
-        together: dict[Met, list[int]] = {}
+        together: dict[Hashable, list[int]] = {}
         for one in leaves:
-            together.setdefault(self._spot(one).met, []).append(one)
+            together.setdefault(self._spot(one).path, []).append(one)
         return sum(self._domains.bound(self._spot(here[0]), here) for here in together.values())
 
     def _leaves(self) -> list[int]:
@@ -193,14 +194,12 @@ class TreeDecision:
         """Places for so many members of some groups, which are held in the trial; None if there are none."""
         field = self._field
         of_kind = {kind: self._spot(at) for at in leaves for kind in self._nodes[at].kinds}
-        nowhere = np.zeros_like(self._domains.whole.mask)
-        masks = [of_kind[kind.number].mask if kind.number in of_kind else nowhere for kind in field.kinds]
-        limits = self._domains.limits.within(masks)
-        likeness = Likeness(field.kinds, limits.each > 0, None, field.trial, joined=field.shares)
+        limits, devices = self._domains.limits_of(of_kind), self._devices(of_kind)
+        likeness = Likeness(field.kinds, limits.each > 0, devices.values(), field.trial, joined=field.shares)
         pace = Pace(self._pace.budget, max(min(self._steps, self._pace.remaining), 0))
-        among = (np.flatnonzero(np.any(masks, axis=0)),)
+        among = (np.flatnonzero(np.any([spot.mask for spot in of_kind.values()], axis=0)),)
         others = [kind for kind in field.kinds if kind.number not in of_kind]
-        search = Search(field, limits, likeness, None, among, pace, but=others)
+        search = Search(field, limits, likeness, devices, among, pace, but=others)
         try:
             found = search.run(target)
         except OutOfSteps:
@@ -210,43 +209,61 @@ class TreeDecision:
             self._pace.taken += pace.taken
             self._pace.remaining -= pace.taken
         self.fits = max(self.fits, found.fits)
-        if found.taken is None and len({self._spot(at).met for at in leaves}) == 1:
+        if found.taken is None and len({self._spot(at).path for at in leaves}) == 1:
             self._domains.lower(self._spot(leaves[0]), leaves, found.most)
         return found.taken
 
+    def _devices(self, of_kind: Mapping[int, Spot]) -> dict[str, Mask]:
+        """Uid of a claim -> (D,) the devices that it may use; only claims for which not all are."""
+        found: dict[str, Mask] = {}
+        for kind, spot in of_kind.items():
+            if spot.devices is None:
+                continue
+            for uid in dict.fromkeys(
+                claim.metadata.uid for member in self._field.kinds[kind].members for claim in member.claims
+            ):
+                mask = both(found.get(uid), spot.devices)
+                assert mask is not None
+                found[uid] = mask
+        return found
+
     # -- why there are none
+
+    @property
+    def unknown(self) -> str:
+        """A key without which too few groups have a domain, and which nothing has; or empty."""
+        return "" if self._domains.is_known(self._nodes[0]) else self._domains.unknown[0]
 
     def refusal(self) -> GangUnsatisfied:
         """How many groups fit in the best domain, and which one finds no place."""
         root, domains = self._nodes[0], self._domains
-        codes, names = domains.codes(root, domains.whole.mask)
-        there = np.unique(codes[codes >= 0]).tolist()
-        if not there:
+        found = []
+        for grouping in root.groupings:
+            codes = inside(domains.whole.mask, grouping)
+            possible = domains.groups_in(root, codes, len(grouping.names), grouping.devices)
+            found += [(int(most), grouping, at) for at, most in enumerate(possible) if (codes == at).any()]
+        if not found:
             keys = ", ".join(tier.key for tier in self._tree.tiers)
-            what = (
-                f"no node has all labels that {self._tree.name} requires: {keys}"
-                if keys
-                else "there are no nodes"
-            )
-            return GangUnsatisfied(UNPLACED, what, steps=self._pace.taken)
-        possible = domains.groups_in(root, codes, len(names))
-        best = max(there, key=lambda at: int(possible[at]))
-        where = _where(root, names[best])
+            what = f"nothing has all labels and attributes that {self._tree.name} requires: {keys}"
+            return GangUnsatisfied(UNPLACED, what if keys else "there are no nodes", steps=self._pace.taken)
+        most, grouping, best = max(found, key=lambda one: one[0])
+        where = _where(grouping, best)
         message = (
-            f"{possible[best]} of {len(root.inside)} groups of {self._gang} fit together at most{where}; "
+            f"{most} of {len(root.inside)} groups of {self._gang} fit together at most{where}; "
             f"{self._tree.least} are needed"
         )
         if self._tree.is_done:
             message = f"{self._gang} has all groups that it needs, and no more pods of it fit{where}"
-        if len(there) > 1:
-            message += f"; {len(there)} domains were considered"
-        message += f". {self._short(root, np.where(codes == best, 0, -1).astype(np.int32))}"
+        if len(found) > 1:
+            message += f"; {len(found)} domains were considered"
+        codes = np.where(grouping.codes == best, 0, -1).astype(np.int32)
+        message += f". {self._short(root, codes, grouping.devices)}"
         return GangUnsatisfied(UNPLACED, message, self.fits, steps=self._pace.taken)
 
-    def _short(self, root: Node, codes: np.ndarray) -> str:
+    def _short(self, root: Node, codes: Codes, devices: Mask | None) -> str:
         """Which group in the domain of a group finds no place."""
         domains = self._domains
-        for one, copies in domains.copies_in(root, codes, 1):
+        for one, copies in domains.copies_in(root, codes, 1, devices):
             alike = [self._nodes[at] for at in root.inside if self._nodes[at].like == one.like]
             number = int(copies[0])
             if number < len(alike) and not one.group.is_done:
@@ -256,15 +273,16 @@ class TreeDecision:
                 room = f"there is room for {number} such group{'' if number == 1 else 's'}"
                 return f"{group.name} needs {what} together{f' in one {keys}' if keys else ''}; {room}"
         if not self._furthest:
-            most, least = domains.limits.in_domains(codes, 1, domains.sizes), self._tree.least_pods
+            least = self._tree.least_pods
+            most = domains.limits(devices).in_domains(codes, 1, domains.sizes)
             return f"{most[0]} of {self._asked} pods fit at most; the groups need {least}"
         stuck = self._nodes[self._furthest].group.name
         return f"By counting they fit; {stuck} finds no domain and devices beside the others"
 
 
-def _where(node: Node, names: tuple[str, ...]) -> str:
-    tiers = node.grouping.met if node.grouping is not None else ()
-    found = ", ".join(f"{tier.key}={value}" for tier, value in zip(tiers, names, strict=True))
+def _where(grouping: Grouping, number: int) -> str:
+    met = zip(grouping.met, grouping.names[number], strict=True)
+    found = ", ".join(f"{tier.key}={value}" for tier, value in met)
     return f" in {found}" if found else ""
 
 

@@ -83,13 +83,8 @@ def _movers(world: World, may_move: MayMove) -> Iterator[Mover]:
         if any(occupants.users[claim] != mine or naming[claim] > (claim in named) for claim in one.claims):
             continue
         rows = np.concatenate([rows_of[claim] for claim in one.claims])
-        results = [
-            result
-            for claim in one.claims
-            for result in occupants.allocations[claim].devices.results
-            if not result.admin_access
-        ]
-        if len(rows) == len(results) and results:
+        held = sum(len(occupants.allocations[claim].held) for claim in one.claims)
+        if len(rows) == held > 0:
             claims = tuple(unallocated(store.claims[claim]) for claim in one.claims)
             yield Mover(unpinned(one.pod, one.node), one.node, claims, rows)
 
@@ -107,8 +102,9 @@ def _rows_of_claims(world: World) -> dict[ObjectKey, Rows]:
     for key in world.store.claims:
         allocation = allocation_of(world.store, key)
         if allocation is not None:
-            ids = [result.id for result in allocation.devices.results if not result.admin_access]
-            found[key] = np.array([row for one in ids for row in fleet.rows_of(one)], dtype=np.intp)
+            found[key] = np.array(
+                [row for one in allocation.held for row in fleet.rows_of(one)], dtype=np.intp
+            )
     return found
 
 

@@ -13,6 +13,7 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.pinning import unpinned
 from reconciler.api.plugins import holding
 from reconciler.state.nominations import devices_of
+from reconciler.state.pods.placed import Placed
 from reconciler.state.trial import Trial
 
 NOT_REPLACED = "NotReplaced"
@@ -119,13 +120,22 @@ def _question(unit: Unit, members: tuple[Member, ...], occupants: Occupants, tri
     rules = occupants.gangs[root].rules if root in occupants.gangs else occupants.gangs[unit.gang].rules
     if rules is None or not rules.groups:
         return GangQuestion(unit.gang, members, len(members), rules.tiers if rules is not None else ())
-    placed: dict[str, list[str]] = {}
-    for key in occupants.gangs[root].members - {*unit.pods}:
-        charge = trial.nodes.room.charged(key)
-        if charge is not None:
-            placed.setdefault(rules.group_of(occupants.pods[key].pod), []).append(charge.node)
+    there: dict[str, list[Pod]] = {}
+    for key in sorted(occupants.gangs[root].members - {*unit.pods}):
+        if trial.nodes.room.charged(key) is not None:
+            there.setdefault(rules.group_of(occupants.pods[key].pod), []).append(occupants.pods[key].pod)
+    placed = {group: _placed(pods, trial) for group, pods in there.items()}
     tree = AskedGroup.of(rules, members, placed).whole()
     return GangQuestion(root, members, len(members), tree=tree)
+
+
+def _placed(pods: Sequence[Pod], trial: Trial) -> Placed:
+    """Where pods are now: some may have been recreated before, with claims that have a place again."""
+    charges = (trial.nodes.room.charged(pod.key) for pod in pods)
+    nodes = tuple(charge.node for charge in charges if charge is not None)
+    claims = filter(None, (trial.store.claims.get(key) for pod in pods for key in claims_of(pod)))
+    held = ((held_again(claim, trial) or claim).allocation for claim in claims)
+    return Placed(nodes, tuple(device for one in held if one is not None for device in one.held), len(pods))
 
 
 def _recreated(key: ObjectKey, freed: Pods, occupants: Occupants, trial: Trial) -> Member:
@@ -235,8 +245,8 @@ class Attempts:
 
     def _still_free(self, claims: Iterable[ObjectKey], taken: Container[DeviceID]) -> int:
         """How many devices of released claims nobody has now. One that others share is free, but not left."""
-        results = chain.from_iterable(self.occupants.allocations[claim].devices.results for claim in claims)
-        released = {one.id for one in results if not one.admin_access and one.id not in taken}
+        held = chain.from_iterable(self.occupants.allocations[claim].held for claim in claims)
+        released = {one for one in held if one not in taken}
         occupancy, fleet = self.trial.snapshot.occupancy, self.trial.snapshot.fleet
 
         def is_left(row: int) -> bool:

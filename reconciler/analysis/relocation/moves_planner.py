@@ -31,6 +31,7 @@ from reconciler.analysis.world import World
 from reconciler.api.objects.plan import Granted, Reason
 from reconciler.errors import Rejected
 from reconciler.state.devices.snapshot import Snapshot
+from reconciler.state.nominations import devices_of
 from reconciler.state.trial import Trial
 
 MOST_TRIED = 24
@@ -123,9 +124,7 @@ class Places:
             if found.reason == Reason.GAVE_UP:
                 self.ended.add(Ended.STEPS)
             return None
-        results = [one for plan in found.plans for one in plan.allocation.devices.results]
-        ids = [one.id for one in results if not one.admin_access]
-        rows = [row for device in ids for row in snapshot.fleet.rows_of(device)]
+        rows = [row for device in devices_of(found.plans) for row in snapshot.fleet.rows_of(device)]
         return PlaceOfMover(found, np.array(rows, dtype=np.intp))
 
     def _single(

@@ -23,7 +23,7 @@ from reconciler.api.versions.reading import typed
 from reconciler.errors import Malformed, Rejected
 from reconciler.state.on_demand import KindsOnDemand
 from reconciler.state.pods.groups import NOT_FOUND, NoRules, PodGroups, rules_of
-from reconciler.state.pods.placed import node_of, placed
+from reconciler.state.pods.placed import node_of, placed, placed_by_group
 from reconciler.state.store import Store
 
 _ALL_KNOWN = KindsOnDemand(None)
@@ -87,9 +87,6 @@ def moved_together(
             members = tuple(unit for unit in units if unit.pod in pods)
             there = placed(stay, store)
             least = max(rules.least - len(stay), 1)
-            where: dict[str, list[str]] = {}
-            for pod in stay:
-                where.setdefault(rules.group_of(pod), []).append(node_of(pod, store))
             yield Gang(
                 f"gang {gang}",
                 gang,
@@ -97,7 +94,7 @@ def moved_together(
                 least,
                 rules.tiers,
                 rules if rules.groups else None,
-                where,
+                placed_by_group(stay, rules, store),
                 there.nodes,
                 there.devices,
             )

@@ -1,6 +1,6 @@
 """Question and answer of a what-if analysis as values, and the answer as JSON with stable field names."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -11,6 +11,7 @@ from reconciler.api.objects.core import Namespace, Node, Pod
 from reconciler.api.objects.gangs import GangKey, GangRules, Tier
 from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
 from reconciler.state.pods.groups import PodGroups
+from reconciler.state.pods.placed import Placed as Members
 from reconciler.state.store import Store
 
 
@@ -40,8 +41,8 @@ class Gang(Struct, frozen=True):
     """The tightest first"""
     rules: GangRules | None = None
     """Of a tree of groups: what counts in place of `tiers`"""
-    placed: Mapping[str, Sequence[str]] = {}
-    """Of a tree: the nodes of members that keep their place, by their group"""
+    placed: Mapping[str, Members] = {}
+    """Of a tree: the members that keep their place, by their group"""
     nodes: tuple[str, ...] = ()
     """Nodes of members that keep their place"""
     devices: tuple[DeviceID, ...] = ()

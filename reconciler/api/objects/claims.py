@@ -239,6 +239,11 @@ class Allocation(Model):
     node_selector: NodeSelector | None = None
     allocation_timestamp: Str | None = None
 
+    @property
+    def held(self) -> tuple[DeviceID, ...]:
+        """Its devices. Admin access holds none (AS-1): others may use them meanwhile."""
+        return tuple(result.id for result in self.devices.results if not result.admin_access)
+
 
 class ConsumerReference(Model):
     """A consumer that an allocated claim is reserved for."""

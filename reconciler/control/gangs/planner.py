@@ -35,7 +35,7 @@ from reconciler.control.units import GangRoster, Kind, Roster, Unit
 from reconciler.errors import Rejected
 from reconciler.state.on_demand import NOT_LISTED, KindsOnDemand
 from reconciler.state.pods.groups import INCOMPLETE, NoRules, PodGroups, rules_of
-from reconciler.state.pods.placed import node_of, pinned_to, placed
+from reconciler.state.pods.placed import node_of, pinned_to, placed, placed_by_group
 from reconciler.state.store import Store
 
 
@@ -297,22 +297,18 @@ class GangPlanner:
                 members.append(self._member(pod))
             else:
                 defects.append(defect)
-        where = [(pod, node_of(pod, self._store)) for pod in running]
-        where += [(one.pod, one.node) for one in places]
+        settled = [*running, *(one.pod for one in places)]
         tree = None
         if rules.groups:
-            nodes: dict[str, list[str]] = {}
-            for pod, node in where:
-                nodes.setdefault(rules.group_of(pod), []).append(node)
-            tree = AskedGroup.of(rules, members, nodes)
-        least = max(tree.least_pods if tree is not None else rules.least - len(where), 1)
-        usable = Counter(map(rules.group_of, (*(one.pod for one in members), *(pod for pod, _ in where))))
+            tree = AskedGroup.of(rules, members, placed_by_group(settled, rules, self._store))
+        least = max(tree.least_pods if tree is not None else rules.least - len(settled), 1)
+        usable = Counter(map(rules.group_of, (*(one.pod for one in members), *settled)))
         if len(members) < least or not rules.is_met(usable):
             return defects[0] if defects else Blocked((), INCOMPLETE, _incomplete(rules, usable))
         todo = {claim.key: claim for member in members for claim in member.claims}
         if (foreign := self._claims.allowed(tuple(todo.values()))) is not None:
             return foreign
-        there = placed([*running, *(one.pod for one in places)], self._store)
+        there = placed(settled, self._store)
         question = GangQuestion(
             gang,
             tuple(members),

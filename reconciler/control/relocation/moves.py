@@ -207,7 +207,7 @@ def astray(move: Relocation, before: frozenset[str], store: Store) -> str:
 def _devices(claim: ResourceClaim) -> Iterator[DeviceID]:
     """The devices that a claim holds. Admin access holds none, so that no place has them (AS-1)."""
     if claim.allocation is not None:
-        yield from (result.id for result in claim.allocation.devices.results if not result.admin_access)
+        yield from claim.allocation.held
 
 
 def _pod_of(claim: ResourceClaim | None, uid: str, store: Store) -> Pod | None:

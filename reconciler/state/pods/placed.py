@@ -1,11 +1,11 @@
 """Where pods are: on the node to which they are bound or to which their allocations pin them."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from reconciler.api.objects.claims import Allocation
 from reconciler.api.objects.core import Pod, claims_of, is_live
-from reconciler.api.objects.gangs import seated_on
+from reconciler.api.objects.gangs import GangRules, seated_on
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.pinning import pinned
 from reconciler.api.objects.selectors import NodeSelector
@@ -59,22 +59,27 @@ def pinned_to(selector: NodeSelector | None) -> str:
 class Placed(NamedTuple):
     """The places of several pods."""
 
-    nodes: tuple[str, ...]
+    nodes: tuple[str, ...] = ()
     """Of pods that are bound or pinned; not of finished ones"""
-    devices: tuple[DeviceID, ...]
+    devices: tuple[DeviceID, ...] = ()
     """Allocated or assumed, without those for administrators; not of finished pods"""
+    pods: int = 0
+    """All of them"""
 
 
-def placed(pods: Iterable[Pod], store: Store) -> Placed:
+def placed(pods: Collection[Pod], store: Store) -> Placed:
     """The nodes and devices of pods, in their order."""
     present = [pod for pod in pods if not pod.finished]
     nodes = [node for pod in present if (node := node_of(pod, store))]
     keys = dict.fromkeys(key for pod in present for key in claims_of(pod))
-    devices = [
-        result.id
-        for key in keys
-        if (allocation := allocation_of(store, key)) is not None
-        for result in allocation.devices.results
-        if not result.admin_access
-    ]
-    return Placed(tuple(nodes), tuple(devices))
+    allocations = filter(None, (allocation_of(store, key) for key in keys))
+    devices = [device for allocation in allocations for device in allocation.held]
+    return Placed(tuple(nodes), tuple(devices), len(pods))
+
+
+def placed_by_group(pods: Iterable[Pod], rules: GangRules, store: Store) -> dict[str, Placed]:
+    """The same for each group of a tree that has such pods."""
+    found: dict[str, list[Pod]] = {}
+    for pod in pods:
+        found.setdefault(rules.group_of(pod), []).append(pod)
+    return {group: placed(here, store) for group, here in found.items()}

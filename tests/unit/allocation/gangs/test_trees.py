@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from msgspec import structs
+
 from reconciler.allocation.dra.budget import UNLIMITED
 from reconciler.allocation.gangs.deciding import decide_gang
 from reconciler.allocation.gangs.kinds import (
@@ -18,6 +20,7 @@ from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.gangs import GangKey, GangSource, Tier
+from reconciler.api.objects.meta import DeviceID
 from reconciler.api.objects.plan import Reason
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.trial import Trial
@@ -184,9 +187,15 @@ def test_a_refusal_says_how_many_groups_fit_and_which_one_does_not():
     )
 
 
-def test_a_key_that_no_node_has_is_refused():
-    outcome = refused(world(*racks([1])), tree([1], Tier("zone", required=True)))
+def test_a_key_that_nothing_has_is_refused_unless_enough_groups_do_without():
+    zone = Tier("zone", required=True)
+    outcome = refused(world(*racks([1])), tree([1], zone))
     assert (outcome.reason, "zone" in outcome.message) == (NO_TOPOLOGY, True)
+    question = tree([1, 1], least=1)
+    assert question.tree is not None
+    first, second = question.tree.groups
+    other = structs.replace(question.tree, groups=(structs.replace(first, tiers=(zone,)), second))
+    assert nodes_of(world(*racks([1])), asked(question.members, other)) == {"g1-0": "b0-r0-0"}
 
 
 def test_giving_up_is_no_proof():
@@ -206,13 +215,34 @@ def test_an_answer_is_possible_later_as_long_as_its_nodes_are_free():
     assert not gang_still_fits(question, outcome, before, trial)
 
 
-def test_a_tree_over_an_attribute_of_devices_says_what_to_do():
-    slices = resource_slice("s", [device(f"g{n}", {"bus": n}) for n in range(2)], nodeName="a", pool="a")
-    tiers = Tier("d/bus", required=True), Tier("nowhere", required=True)
-    for tier, words in zip(
-        tiers, ("an attribute of devices, and groups in", "no label of a node"), strict=True
-    ):
-        found = refused(world(machine("a"), slices), tree([1, 1], tier, gpus=1))
-        assert found.reason == NO_TOPOLOGY
-        assert tier.key in found.message
-        assert words in found.message
+def test_the_topology_of_a_group_may_be_an_attribute_of_devices():
+    """Two cliques over three nodes: each group gets devices of one, of the same nodes if need be."""
+    clique, chassis = Tier("d/clique", required=True), Tier("d/chassis", required=True)
+
+    def supply(*cliques: str) -> list[Object]:
+        made: list[Object] = []
+        for name, letters in zip("abc", cliques, strict=False):
+            devices = [
+                device(f"g{n}", {"clique": one, "chassis": 0 if one in "xy" else "0"})
+                for n, one in enumerate(letters)
+            ]
+            made += [machine(name), resource_slice(name, devices, nodeName=name, pool=name)]
+        return made
+
+    def groups(*sizes: int, devices: tuple[DeviceID, ...] = ()) -> GangQuestion:
+        asking = tree(sizes, chassis, gpus=1)
+        assert asking.tree is not None
+        below = [structs.replace(one, tiers=(clique,), devices=devices) for one in asking.tree.groups]
+        return asked(asking.members, structs.replace(asking.tree, groups=tuple(below)))
+
+    outcome = answer(world(*supply("xz", "xy", "yz")), groups(2, 2))
+    assert isinstance(outcome, GangGranted)
+    given = [[result.id[1:] for result in seat.plans[0].allocation.devices.results] for seat in outcome.seats]
+    assert given == [[("a", "g0")], [("b", "g0")], [("b", "g1")], [("c", "g0")]]
+    assert outcome.domain == ((chassis, "0"),)
+    held = groups(1, devices=(DeviceID("d", "b", "g1"),))
+    assert nodes_of(world(*supply("xz", "xy", "yz")), held) == {"g0-0": "b"}
+    assert refused(world(*supply("xz", "xz", "yz")), groups(2, 2)).message == (
+        "1 of 2 groups of default/top fit together at most in d/chassis=0; 2 are needed; 2 domains were "
+        "considered. g1 needs 2 pods together in one d/clique; there is room for 1 such group"
+    )
