@@ -6,8 +6,8 @@ from io import BytesIO
 
 from msgspec.structs import replace
 
-from reconciler.analysis.manifest_world import bundle_objects
 from reconciler.api.manifests.bundle import read_bundle
+from reconciler.api.manifests.inferred_nodes import bundle_objects
 from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import Semantics

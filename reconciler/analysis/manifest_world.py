@@ -1,6 +1,4 @@
-"""The state of manifests: their objects in the order in which a store needs them, a world to try things
-on, and the fleet of a what-if analysis.
-"""
+"""The state of manifests: a world to try things on, and the fleet of a what-if analysis."""
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import NamedTuple, TypeVar
@@ -8,32 +6,17 @@ from typing import NamedTuple, TypeVar
 from reconciler.analysis.whatif.reading import groups_of
 from reconciler.analysis.whatif.scenario import Baseline, Gang, Unit
 from reconciler.analysis.world import World, world_of
-from reconciler.api.manifests.bundle import Bundle, Claims, storage_of, with_own_uid
-from reconciler.api.manifests.inferred_nodes import InferredNodes, infer_nodes
+from reconciler.api.manifests.bundle import Bundle, Claims
+from reconciler.api.manifests.inferred_nodes import InferredNodes, bundle_objects, infer_nodes, supply_of
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from reconciler.api.objects.core import Namespace, Node, Pod, PodDisruptionBudget
-from reconciler.api.objects.gangs import GROUPS
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.semantics import Semantics
-from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
+from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.objects.storage import STORAGE
 from reconciler.api.plugins import kinds_of_plugins
 from reconciler.state.nominations import Nomination
 from reconciler.state.store import Store
-
-
-def supply_of(bundle: Bundle) -> list[ApiObject]:
-    """The objects of manifests but for nodes, claims and pods, in the order in which a store needs them."""
-    kinds = (*GROUPS, Namespace, DeviceClass, DeviceTaintRule, ResourceSlice)
-    return [*storage_of(bundle), *(one for kind in kinds for one in bundle.of(kind))]
-
-
-def bundle_objects(bundle: Bundle) -> Iterator[ApiObject]:
-    """All of them, with the nodes that the slices imply and a unique uid for each claim."""
-    yield from supply_of(bundle)
-    yield from infer_nodes(bundle.of(Node), bundle.of(ResourceSlice)).nodes
-    yield from map(with_own_uid, bundle.of(ResourceClaim))
-    yield from bundle.of(Pod)
 
 
 def world_of_manifests(bundle: Bundle, rules: Semantics) -> World:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from reconciler.api.objects.semver import Semver
 from reconciler.cel.check import DERIVED_ATTRIBUTE
+from reconciler.cel.compiling import KEPT_SELECTORS, emitted
 from reconciler.cel.errors import (
     COST_LIMIT,
     MASK_COST_LIMIT,
@@ -25,7 +26,7 @@ from reconciler.cel.errors import (
 )
 from reconciler.cel.evaluation import Frame
 from reconciler.cel.leaves import combinations
-from reconciler.cel.program import KEPT_MASKS, KEPT_SELECTORS, OVERSPENT, emitted
+from reconciler.cel.program import KEPT_MASKS, OVERSPENT
 from reconciler.cel.reads import reads
 from reconciler.cel.rows import Rows
 from reconciler.cel.values import DeviceView, Value, name_of

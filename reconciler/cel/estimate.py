@@ -8,12 +8,10 @@ their loops cost. Sources: packages `cel-go/checker`, `cel-go/ext`, `apiserver/p
 
 import math
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import NamedTuple
 
 from reconciler.cel.check import DERIVED_ATTRIBUTE, Checked, check
 from reconciler.cel.errors import MAX_INCLUDED, RefusedAt
-from reconciler.cel.program import KEPT_SELECTORS
 from reconciler.cel.reading import read
 from reconciler.cel.tree import (
     Bind,
@@ -84,7 +82,6 @@ class _Found(NamedTuple):
 _Scope = Mapping[str, _Found]
 
 
-@lru_cache(KEPT_SELECTORS)
 def worst_cost(expression: str) -> int:
     """The steps of a selector or derived attribute at worst. Raises CelRefused."""
     try:

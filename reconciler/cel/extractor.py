@@ -4,9 +4,9 @@ from functools import lru_cache
 from typing import Any
 
 from reconciler.cel.check import Environment
+from reconciler.cel.compiling import KEPT_SELECTORS, emitted
 from reconciler.cel.errors import CelError, Exhausted, Fatal
 from reconciler.cel.evaluation import Frame
-from reconciler.cel.program import KEPT_SELECTORS, emitted
 from reconciler.cel.types import DYN, STRING
 from reconciler.cel.values import INT_MAX, INT_MIN, Value, name_of
 

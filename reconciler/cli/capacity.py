@@ -9,14 +9,13 @@ import click
 from msgspec.structs import replace
 
 from reconciler.allocation.dra.budget import STEPS
-from reconciler.analysis.manifest_world import supply_of
 from reconciler.analysis.sizing.answer import Option, Sizing, as_json, node_claims, node_groups
 from reconciler.analysis.sizing.demand import Item, items_in, items_of, pending_units
 from reconciler.analysis.sizing.patterns import Shape, distinct_shapes, shape_of
 from reconciler.analysis.sizing.sizing import size
 from reconciler.analysis.world import world_of
 from reconciler.api.manifests.bundle import Bundle, Claims
-from reconciler.api.manifests.inferred_nodes import InferredNodes, infer_nodes
+from reconciler.api.manifests.inferred_nodes import InferredNodes, infer_nodes, supply_of
 from reconciler.api.objects.claims import DeviceClass
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ApiObject, ObjectKey

@@ -1,9 +1,8 @@
 """Reads the objects of manifests or of a cluster, and reports what is invalid in them."""
 
-import asyncio
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from reconciler.api.manifests.documents import (
 )
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.versions.reading import read
-from reconciler.cli.cluster import Connection, list_objects
 from reconciler.cli.exits import NoAnswer, note_refusal
 from reconciler.cli.options import strict
 from reconciler.cli.output import SILENT, ProgressTracker, remark
@@ -135,11 +133,6 @@ def read_first_file_and_all(
 def _report(bundle: Bundle) -> None:
     report_warnings(bundle.warnings)
     report_refused(bundle.refused)
-
-
-def list_cluster(kinds: Collection[str], connection: Connection) -> Iterator[ApiObject]:
-    """List a cluster. Prints invalid objects to standard error. Raises ReconcilerError or OSError."""
-    return read_valid(asyncio.run(list_objects(kinds, connection)))
 
 
 def read_valid(raws: Iterable[dict[str, Any]]) -> Iterator[ApiObject]:

@@ -16,7 +16,7 @@ from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.plugins import PLUGINS
 from reconciler.cli.cluster import Connection, list_objects
 from reconciler.cli.exits import Unreachable, errors_as
-from reconciler.cli.input import list_cluster, read_files, read_valid
+from reconciler.cli.input import read_files, read_valid
 from reconciler.cli.options import cluster_options, manifest_options, output_option, strict_option
 from reconciler.cli.output import Console, Table, echo_value, print_line, print_table, remark
 from reconciler.cli.rule_options import rules_options
@@ -83,7 +83,7 @@ def _listed(connection: Connection) -> tuple[Iterable[ApiObject], Collection[Api
     if not others:
         return objects, ()
     try:
-        pods = list_cluster((Pod.__name__,), connection._replace(quiet=True))
+        pods = read_valid(asyncio.run(list_objects((Pod.__name__,), connection._replace(quiet=True))))
     except Rejected as exc:
         remark(f"note: exclusive use of {type(others[0]).__name__}s is not considered: {exc}")
         return objects, ()

@@ -10,7 +10,7 @@ import click
 
 from reconciler.analysis.capacity.lines import By
 from reconciler.analysis.capacity.use import LABEL, held_under_taint
-from reconciler.analysis.manifest_world import bundle_objects
+from reconciler.api.manifests.inferred_nodes import bundle_objects
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.plugins import PLUGINS
 from reconciler.cli.cluster import (
@@ -47,7 +47,7 @@ from reconciler.cli.options import (
 from reconciler.cli.output import Console, echo_value, print_table, remark, remarks_on
 from reconciler.cli.rule_options import rules_options
 from reconciler.cli.top_tables import ORDERS, NamespaceView, UsageView
-from reconciler.cli.top_view import NO_DEVICES, StoreView, TopOptions, check_names, watch_cluster
+from reconciler.cli.top_view import NO_DEVICES, StoreView, TopOptions, check_names
 from reconciler.cluster.discovery import discover
 from reconciler.state.devices.readiness import readiness
 from reconciler.state.store import Store
@@ -298,6 +298,8 @@ async def _watch(
         view.notes = [*refused, *held_room_notes(store.nominations), *_notes(store)]
         # In a thread, so that keys work: a large fleet takes seconds.
         return await asyncio.to_thread(view.measuring(store))
+
+    from reconciler.cli.top_screen import watch_cluster  # noqa: PLC0415 - it needs rich's screen and the log
 
     await watch_cluster(
         view,

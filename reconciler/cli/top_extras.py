@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 import click
 
 from reconciler.allocation.gangs.kinds import GangGranted
-from reconciler.analysis.manifest_world import supply_of
 from reconciler.api.manifests.bundle import Bundle, Claims
+from reconciler.api.manifests.inferred_nodes import supply_of
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.core import ConfigMap, Node
 from reconciler.api.objects.meta import ObjectKey
@@ -29,7 +29,7 @@ from reconciler.cli.explain_cluster import gang_now
 from reconciler.cli.input import read_files
 from reconciler.cli.options import FOR_PEOPLE, Clock
 from reconciler.cli.output import Console, Table, echo_value, print_table, remark
-from reconciler.cli.top_view import TopOptions, TopView, check_names, watch_cluster
+from reconciler.cli.top_view import TopOptions, TopView, check_names
 from reconciler.cli.world import intake_of, planners
 from reconciler.cluster.discovery import discover_at_least_pods
 from reconciler.cluster.kinds import config_map
@@ -289,6 +289,8 @@ def show_plugin(
         view.take(view.measured())
         view.print_on(console)
     elif options.live:
+        from reconciler.cli.top_screen import watch_cluster  # noqa: PLC0415 - it needs rich's screen and the log
+
         from_cluster(
             watch_cluster(
                 view,

@@ -19,7 +19,7 @@ from reconciler.analysis.capacity.lines import Line, lines
 from reconciler.analysis.capacity.measure import Solver, measure
 from reconciler.analysis.fitting.fitting import fit
 from reconciler.analysis.fitting.question import question_in
-from reconciler.analysis.manifest_world import bundle_objects, fleet_of_manifests, world_of_manifests
+from reconciler.analysis.manifest_world import fleet_of_manifests, world_of_manifests
 from reconciler.analysis.sizing.demand import items_in
 from reconciler.analysis.sizing.patterns import distinct_shapes, shape_of
 from reconciler.analysis.sizing.sizing import size
@@ -28,7 +28,7 @@ from reconciler.analysis.whatif.answering import answer
 from reconciler.analysis.whatif.reading import units_in
 from reconciler.api.manifests.bundle import Bundle, bundle, unknown_parts
 from reconciler.api.manifests.documents import Document, InvalidDocument, documents, of_text
-from reconciler.api.manifests.inferred_nodes import infer_nodes
+from reconciler.api.manifests.inferred_nodes import bundle_objects, infer_nodes
 from reconciler.api.objects.core import Node
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted

@@ -1,13 +1,16 @@
-"""The nodes of manifests: described by Node objects, named in slices, or assumed."""
+"""The nodes of manifests: described by Node objects, named in slices, or assumed. All objects with them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from reconciler.api.objects.core import Node
-from reconciler.api.objects.meta import ObjectMeta
+from reconciler.api.manifests.bundle import Bundle, storage_of, with_own_uid
+from reconciler.api.objects.claims import DeviceClass, ResourceClaim
+from reconciler.api.objects.core import Namespace, Node, Pod
+from reconciler.api.objects.gangs import GROUPS
+from reconciler.api.objects.meta import ApiObject, ObjectMeta
 from reconciler.api.objects.selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
-from reconciler.api.objects.slices import ResourceSlice
+from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
 from reconciler.errors import Rejected
 
 HOSTNAME = "kubernetes.io/hostname"
@@ -143,3 +146,17 @@ def _values(requirements: Iterable[NodeSelectorRequirement]) -> Iterator[str]:
                 yield str(int(requirement.values[0]) + 1)
             case "Lt":
                 yield str(int(requirement.values[0]) - 1)
+
+
+def supply_of(bundle: Bundle) -> list[ApiObject]:
+    """The objects of manifests but for nodes, claims and pods, in the order in which a store needs them."""
+    kinds = (*GROUPS, Namespace, DeviceClass, DeviceTaintRule, ResourceSlice)
+    return [*storage_of(bundle), *(one for kind in kinds for one in bundle.of(kind))]
+
+
+def bundle_objects(bundle: Bundle) -> Iterator[ApiObject]:
+    """All of them, with the nodes that the slices imply and a unique uid for each claim."""
+    yield from supply_of(bundle)
+    yield from infer_nodes(bundle.of(Node), bundle.of(ResourceSlice)).nodes
+    yield from map(with_own_uid, bundle.of(ResourceClaim))
+    yield from bundle.of(Pod)

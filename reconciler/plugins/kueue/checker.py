@@ -33,16 +33,9 @@ from reconciler.control.ownership import Ownership
 from reconciler.control.units import Kind, Unit
 from reconciler.control.waiting import Wants
 from reconciler.errors import Paused, ReconcilerError, Rejected, Undecided
-from reconciler.plugins.kueue.objects import (
-    CONTROLLER,
-    GROUP,
-    KueueKinds,
-    KueueObjects,
-    KueueWriter,
-    Workload,
-    kueue_kinds,
-)
+from reconciler.plugins.kueue.objects import CONTROLLER, GROUP, Workload
 from reconciler.plugins.kueue.questions import Known, WorkloadHolds, WorkloadSearch, pods_of, questions_of
+from reconciler.plugins.kueue.served import KueueKinds, KueueObjects, KueueWriter, kueue_kinds
 from reconciler.settings import Settings
 from reconciler.state.nominations import HeldPlace, of_workload
 from reconciler.state.on_demand import NOT_LISTED

@@ -16,8 +16,9 @@ from reconciler.control.loop import Failures
 from reconciler.control.ownership import Ownership
 from reconciler.ha.shard import Shard
 from reconciler.plugins.kueue.checker import SOONER, AdmissionChecker, KueueWakeUps, Terms
-from reconciler.plugins.kueue.objects import CONTROLLER, AdmissionCheck, KueueWriter, ResourceFlavor, Workload
+from reconciler.plugins.kueue.objects import CONTROLLER, AdmissionCheck, ResourceFlavor, Workload
 from reconciler.plugins.kueue.questions import QUICK_PODS
+from reconciler.plugins.kueue.served import KueueWriter
 from reconciler.plugins.provisioning.provisioner import groups_of
 from reconciler.state.nominations import of_workload
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, node, pod, template

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from reconciler.cli.top_view import KeyReader, Viewport
+from reconciler.cli.top_screen import KeyReader, Viewport
 from reconciler.embedded import ApiServer, serve
 from tests.tools.builders import partitioned
 from tests.tools.patience import PATIENCE
