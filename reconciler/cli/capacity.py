@@ -24,25 +24,24 @@ from reconciler.api.objects.similar_names import instead
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.cli.cluster import (
     KINDS,
-    Connection,
     from_cluster,
     hold_room,
     list_objects,
     note_held_room,
     split_held_room,
 )
-from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
-from reconciler.cli.input import read_files, read_valid
-from reconciler.cli.options import (
+from reconciler.cli.connection import Connection
+from reconciler.cli.contexts import (
     Reached,
     ask_each,
     check_contexts,
     contexts_as_json,
-    contexts_option,
-    fleet_options,
     report_unreached,
     side_by_side,
 )
+from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
+from reconciler.cli.input import read_files, read_valid
+from reconciler.cli.options import contexts_option, fleet_options
 from reconciler.cli.output import (
     Console,
     ProgressTracker,

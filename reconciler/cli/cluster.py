@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iter
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from random import random
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -20,6 +20,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.validating import validated
 from reconciler.api.plugins import plugin_of
 from reconciler.api.versions.reading import loaded
+from reconciler.cli.connection import HELD_ROOM, Connection
 from reconciler.cli.exits import Unreachable, errors_as
 from reconciler.cli.output import Console, print_line, remark
 from reconciler.cluster.kinds import (
@@ -32,7 +33,6 @@ from reconciler.cluster.kinds import (
     config_map,
     resource_of,
 )
-from reconciler.cluster.target import Target, choose_target
 from reconciler.errors import Gone, Malformed, Rejected, Retry
 
 # Imported late: what talks to a cluster, and what reads held room. It takes as long to import as everything
@@ -45,30 +45,8 @@ if TYPE_CHECKING:
     from reconciler.state.store import Store
 
 T = TypeVar("T")
-HELD_ROOM = "dra-reconciler/dra-reconciler-held-room"
-"""The ConfigMap of deploy/ that says which room is held"""
 KINDS = ("Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim", "Pod")
 """The kinds that a placement depends on, in the order in which a store receives them"""
-
-
-class Connection(NamedTuple):
-    """The options that choose a cluster."""
-
-    named: bool
-    """Whether any option names a cluster; if not, the defaults of kubectl apply"""
-    server: str | None
-    kubeconfig: str | None
-    context: str | None
-    insecure: bool
-    quiet: bool = False
-    """Whether the output is for programs: then nothing is said about the cluster"""
-    held_room: tuple[str, ...] = ()
-    """NAMESPACE/NAME of the ConfigMaps that say which room is held, for commands that respect it"""
-
-    def target(self) -> Target:
-        """The cluster that the options choose. Raises Unreachable if there is none."""
-        with errors_as(Unreachable):
-            return choose_target(server=self.server, kubeconfig=self.kubeconfig, context=self.context)
 
 
 def from_cluster(asked: Coroutine[Any, Any, T]) -> T:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.cli.cluster import Connection, connected, from_cluster
+from reconciler.cli.connection import Connection
 from reconciler.cli.exits import Unreachable
 from reconciler.cli.help import AdvancedOption, Decorator, all_of
 from reconciler.cli.output import remark
@@ -135,6 +135,8 @@ class _OfDeployment(dict[str, Any]):
             insecure=bool(given.get("insecure_skip_tls_verify")),
         )
         try:
+            from reconciler.cli.cluster import from_cluster  # noqa: PLC0415 - commands on files spare asyncio
+
             read = from_cluster(_read(connection, self._key))
         except Unreachable:  # the command itself will say so
             return {}
@@ -174,6 +176,8 @@ async def _read(connection: Connection, key: ObjectKey) -> tuple[list[str], dict
 
     Raises ReconcilerError or OSError if the server cannot be reached.
     """
+    from reconciler.cli.cluster import connected  # noqa: PLC0415 - as above
+
     async with connected(connection, announced=False) as client:
         try:
             found = await client.fetch(

@@ -18,8 +18,9 @@ import click
 from aiohttp import web
 
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.cli.cluster import Connection, reached
+from reconciler.cli.cluster import reached
 from reconciler.cli.configured import deployment_option
+from reconciler.cli.connection import Connection
 from reconciler.cli.convert import read_for_server
 from reconciler.cli.exits import Exit, NoAnswer, Unreachable, exit_on_errors
 from reconciler.cli.options import cluster_options, files_option

@@ -16,7 +16,7 @@ from reconciler.analysis.relocation.moves_planner import Ended
 from reconciler.analysis.world import World
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
-from reconciler.cli.cluster import Connection
+from reconciler.cli.connection import Connection
 from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
 from reconciler.cli.options import fleet_options
 from reconciler.cli.output import (

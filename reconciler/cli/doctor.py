@@ -12,20 +12,23 @@ from reconciler.analysis.doctor.checks import as_json, as_sarif, counts, examine
 from reconciler.analysis.doctor.findings import Finding, Severity, read_input
 from reconciler.api.manifests.documents import Document, InvalidDocument, Origin, lines_of, of_texts, texts
 from reconciler.api.objects.semantics import Semantics
-from reconciler.cli.cluster import Connection, connected, list_objects
+from reconciler.cli.cluster import connected, list_objects
+from reconciler.cli.connection import Connection
+from reconciler.cli.contexts import (
+    ask_each,
+    check_contexts,
+    contexts_as_json,
+    print_heading,
+    report_unreached,
+)
 from reconciler.cli.exits import NoAnswer, Unreachable, errors_as, exit_unless
 from reconciler.cli.input import nothing_in
 from reconciler.cli.options import (
     FOR_PEOPLE,
-    ask_each,
-    check_contexts,
     cluster_options,
-    contexts_as_json,
     contexts_option,
     manifest_options,
     output_option,
-    print_heading,
-    report_unreached,
 )
 from reconciler.cli.output import (
     Console,

@@ -17,7 +17,7 @@ from reconciler.analysis.relocation.drain import (
 )
 from reconciler.analysis.world import World
 from reconciler.api.objects.semantics import Semantics
-from reconciler.cli.cluster import Connection
+from reconciler.cli.connection import Connection
 from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
 from reconciler.cli.make_room import print_drain
 from reconciler.cli.names import completing

@@ -15,7 +15,16 @@ from reconciler.analysis.explain.explain import as_json
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.similar_names import instead
-from reconciler.cli.cluster import Connection, from_cluster
+from reconciler.cli.cluster import from_cluster
+from reconciler.cli.connection import Connection
+from reconciler.cli.contexts import (
+    Reached,
+    ask_each,
+    check_contexts,
+    contexts_as_json,
+    print_heading,
+    report_unreached,
+)
 from reconciler.cli.exits import Exit, NoAnswer, errors_as, exit_unless
 from reconciler.cli.explain_cluster import ask_cluster
 from reconciler.cli.explain_list import FITS, Line, Selection, of_cluster, of_manifests, print_lines, watch
@@ -26,18 +35,12 @@ from reconciler.cli.options import (
     FOR_PEOPLE,
     POD_TYPES,
     Clock,
-    Reached,
-    ask_each,
-    check_contexts,
-    contexts_as_json,
     contexts_option,
     fleet_options,
     named,
     namespace_of,
     namespace_option,
     pass_clock,
-    print_heading,
-    report_unreached,
 )
 from reconciler.cli.output import Console, echo_value, plain, print_line, remark, track_progress, wrapped
 from reconciler.cli.rule_options import koordinator_semantics_option, policy_options

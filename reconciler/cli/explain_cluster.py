@@ -18,7 +18,8 @@ from reconciler.api.objects.plan import Granted, Unsatisfied
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.plugins import kinds_of_plugins, serving
 from reconciler.api.versions.reading import read
-from reconciler.cli.cluster import KINDS, Connection, held_room_lines, list_objects, split_held_room
+from reconciler.cli.cluster import KINDS, held_room_lines, list_objects, split_held_room
+from reconciler.cli.connection import Connection
 from reconciler.cli.input import read_valid
 from reconciler.cli.world import intake_of, planners
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve, UngateAll

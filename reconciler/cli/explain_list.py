@@ -19,7 +19,8 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Unsatisfied
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.validation.fields import age
-from reconciler.cli.cluster import KINDS, Connection, connected, following, list_objects, split_held_room
+from reconciler.cli.cluster import KINDS, connected, following, list_objects, split_held_room
+from reconciler.cli.connection import Connection
 from reconciler.cli.explain_cluster import answer_now, gang_now
 from reconciler.cli.output import Console, Table, echo_value, object_name, print_line, print_table
 from reconciler.cli.world import intake_of, planners

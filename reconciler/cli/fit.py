@@ -12,7 +12,7 @@ from reconciler.analysis.fitting.question import Fit, SetFit, as_json, question_
 from reconciler.analysis.manifest_world import world_of_manifests
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
-from reconciler.cli.cluster import Connection
+from reconciler.cli.connection import Connection
 from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
 from reconciler.cli.input import read_first_file_and_all
 from reconciler.cli.options import (

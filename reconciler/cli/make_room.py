@@ -14,7 +14,7 @@ from reconciler.analysis.relocation.make_room import make_room as find_room
 from reconciler.analysis.world import Place
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.semantics import Semantics
-from reconciler.cli.cluster import Connection
+from reconciler.cli.connection import Connection
 from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
 from reconciler.cli.names import completing
 from reconciler.cli.options import fleet_options, namespace_of, namespace_option

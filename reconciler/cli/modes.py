@@ -14,7 +14,8 @@ from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.plugins import PLUGINS
-from reconciler.cli.cluster import Connection, list_objects
+from reconciler.cli.cluster import list_objects
+from reconciler.cli.connection import Connection
 from reconciler.cli.exits import Unreachable, errors_as
 from reconciler.cli.input import read_files, read_valid
 from reconciler.cli.options import cluster_options, manifest_options, output_option, strict_option

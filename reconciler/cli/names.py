@@ -3,7 +3,6 @@
 Whatever goes wrong, there are just no names: a completion never prints an error.
 """
 
-import asyncio
 import json
 import os
 import time
@@ -15,7 +14,7 @@ from typing import Any
 
 import click
 
-from reconciler.cli.cluster import Connection, connected
+from reconciler.cli.connection import Connection
 from reconciler.errors import Gone
 
 SECONDS = 1.0
@@ -58,7 +57,7 @@ def _names(kind: str, given: Mapping[str, Any]) -> list[str]:
             return list(kept)
     names: list[str] = []
     with suppress(Exception):
-        names = asyncio.run(_listed(kind, namespace, connection))
+        names = _listed(kind, namespace, connection)
     with suppress(OSError):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # Also if there are none: a cluster that does not answer is not asked at every key.
@@ -72,16 +71,22 @@ def _file(asked: str) -> Path:
     return folder / "dra-reconciler" / f"names-{sha256(asked.encode()).hexdigest()[:16]}"
 
 
-async def _listed(kind: str, namespace: str, connection: Connection) -> list[str]:
+def _listed(kind: str, namespace: str, connection: Connection) -> list[str]:
     # Late imports: only a completion that is not kept needs the client.
+    import asyncio  # noqa: PLC0415
+
     from reconciler.api.versions.kinds import KINDS  # noqa: PLC0415
+    from reconciler.cli.cluster import connected  # noqa: PLC0415
     from reconciler.cluster.kinds import resource_of  # noqa: PLC0415
 
-    within = namespace or connection.target().namespace
-    async with asyncio.timeout(SECONDS), connected(connection, announced=False) as client:
-        for version in KINDS[kind].versions:
-            path = resource_of(kind, version).within(within)
-            with suppress(Gone):  # an older server
-                found = await client.fetch(path, [("limit", str(MOST_NAMES))])
-                return sorted(item["metadata"]["name"] for item in found["items"])
-    return []
+    async def ask() -> list[str]:
+        within = namespace or connection.target().namespace
+        async with asyncio.timeout(SECONDS), connected(connection, announced=False) as client:
+            for version in KINDS[kind].versions:
+                path = resource_of(kind, version).within(within)
+                with suppress(Gone):  # an older server
+                    found = await client.fetch(path, [("limit", str(MOST_NAMES))])
+                    return sorted(item["metadata"]["name"] for item in found["items"])
+        return []
+
+    return asyncio.run(ask())

@@ -10,7 +10,8 @@ import click
 
 from reconciler.api.objects.core import GATE, Pod
 from reconciler.api.versions.reading import loaded, read
-from reconciler.cli.cluster import Connection, connected
+from reconciler.cli.cluster import connected
+from reconciler.cli.connection import Connection
 from reconciler.cli.exits import Unreachable, errors_as, exit_unless
 from reconciler.cli.options import cluster_options_to, namespace_option, output_option
 from reconciler.cli.output import Console, Table, echo_value, object_name, print_line, print_table, remark

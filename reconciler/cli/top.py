@@ -14,7 +14,6 @@ from reconciler.api.manifests.inferred_nodes import bundle_objects
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.plugins import PLUGINS
 from reconciler.cli.cluster import (
-    Connection,
     FollowedRoom,
     connected,
     following,
@@ -25,23 +24,20 @@ from reconciler.cli.cluster import (
     note_held_room,
     split_held_room,
 )
+from reconciler.cli.connection import Connection
+from reconciler.cli.contexts import ask_each, check_contexts, contexts_as_json, report_unreached, side_by_side
 from reconciler.cli.exits import NoAnswer, errors_as
 from reconciler.cli.input import read_files, read_valid
 from reconciler.cli.names import completing
 from reconciler.cli.options import (
     FOR_PEOPLE,
     Clock,
-    ask_each,
-    check_contexts,
     cluster_options,
-    contexts_as_json,
     contexts_option,
     files_option,
     held_room_option,
     output_option,
     pass_clock,
-    report_unreached,
-    side_by_side,
     strict_option,
 )
 from reconciler.cli.output import Console, echo_value, print_table, remark, remarks_on

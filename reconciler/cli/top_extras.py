@@ -16,7 +16,6 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.validating import validated
 from reconciler.cli.cluster import (
     KINDS,
-    Connection,
     connected,
     following,
     from_cluster,
@@ -24,6 +23,7 @@ from reconciler.cli.cluster import (
     note_held_room,
     split_held_room,
 )
+from reconciler.cli.connection import Connection
 from reconciler.cli.exits import NoAnswer
 from reconciler.cli.explain_cluster import gang_now
 from reconciler.cli.input import read_files

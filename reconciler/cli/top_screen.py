@@ -16,7 +16,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.text import Text
 
-from reconciler.cli.cluster import Connection
+from reconciler.cli.connection import Connection
 from reconciler.cli.options import Clock
 from reconciler.cli.output import Console, TableLine, plain, wrapped
 from reconciler.cli.top_view import TopView

@@ -33,7 +33,8 @@ from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.plugins import kinds_of_plugins
-from reconciler.cli.cluster import KINDS, Connection, from_cluster, list_objects, split_held_room
+from reconciler.cli.cluster import KINDS, from_cluster, list_objects, split_held_room
+from reconciler.cli.connection import Connection
 from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
 from reconciler.cli.input import read_files, read_valid
 from reconciler.cli.options import fleet_options, namespace_of, namespace_option

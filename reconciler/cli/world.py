@@ -20,13 +20,13 @@ from reconciler.api.plugins import serving
 from reconciler.api.versions.reading import read
 from reconciler.cli.cluster import (
     KINDS,
-    Connection,
     from_cluster,
     hold_room,
     list_objects,
     split_held_room,
     waits_for_volumes,
 )
+from reconciler.cli.connection import Connection
 from reconciler.cli.exits import NoAnswer
 from reconciler.cli.input import read_files, read_valid
 from reconciler.cli.output import ProgressTracker

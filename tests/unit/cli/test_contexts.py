@@ -10,8 +10,8 @@ import yaml
 from click.testing import CliRunner, Result
 
 from reconciler.cli import main
-from reconciler.cli.cluster import Connection
-from reconciler.cli.options import Reached, ask_each
+from reconciler.cli.connection import Connection
+from reconciler.cli.contexts import Reached, ask_each
 from reconciler.embedded import ApiServer, serve
 from reconciler.errors import Retry
 from tests.tools.output_schemas import fitting

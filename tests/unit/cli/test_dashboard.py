@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.cli.cluster import Connection
+from reconciler.cli.connection import Connection
 from reconciler.cli.dashboard import show_cluster
 from reconciler.cli.exits import NoAnswer, Unreachable
 from reconciler.errors import Rejected

@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from reconciler.allocation.policies.selection import PLAIN
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli import explain_list, main
-from reconciler.cli.cluster import Connection
+from reconciler.cli.connection import Connection
 from reconciler.cli.explain_list import Line
 from reconciler.cli.options import Clock
 from reconciler.embedded import ApiServer, serve

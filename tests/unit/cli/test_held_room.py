@@ -16,7 +16,8 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.api.validation.served_kinds import CLAIM, CONFIG_MAP
 from reconciler.api.versions.reading import read
 from reconciler.cli import main
-from reconciler.cli.cluster import Connection, FollowedRoom
+from reconciler.cli.cluster import FollowedRoom
+from reconciler.cli.connection import Connection
 from reconciler.cli.top import follow_usage
 from reconciler.cluster.client import Client
 from reconciler.cluster.transport import Response

@@ -13,7 +13,7 @@ from reconciler.analysis.capacity.lines import CounterUsage, Line, ProfileUsage
 from reconciler.api.objects.claims import ResourceClaimSpec
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli import main
-from reconciler.cli.cluster import Connection
+from reconciler.cli.connection import Connection
 from reconciler.cli.top import follow_usage
 from reconciler.cli.top_tables import Gauge, UsageView, usage_tables
 from reconciler.cli.top_view import NO_DEVICES, TopOptions

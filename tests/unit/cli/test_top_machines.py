@@ -10,7 +10,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from reconciler.cli import main
-from reconciler.cli.cluster import Connection
+from reconciler.cli.connection import Connection
 from reconciler.cli.top_extras import follow
 from reconciler.control.decisions.allocating import DevicesGiven
 from reconciler.embedded import serve
