@@ -36,7 +36,8 @@ img{max-width:100%}code{background:#f2f2f2}
 SHEET = """
 body{margin:0;padding:16px;background:#888;font:16px sans-serif}
 body{display:grid;grid-template-columns:repeat(4,1fr);gap:16px;align-items:start}
-figure{margin:0}img{width:100%}figcaption{color:#fff}
+figure{margin:0}figcaption{color:#fff}
+img{width:100%;max-height:520px;object-fit:cover;object-position:top left}
 """
 
 
@@ -106,22 +107,21 @@ def _answers(browser: webdriver.Chrome, url: str, script: str, given: object) ->
 
 
 def terminal(browser: webdriver.Chrome, folder: Path, place: Path) -> None:
-    """`top` by rack and namespace, and `explain -A`."""
-    manifests = place / "terminal.json"
-    fleets.write(manifests, 50, 30)
-    allocated = place / "allocated.json"
-    allocated.write_bytes(_run("allocate", "-f", str(manifests), "-o", "json"))
-    files = ("-f", str(allocated), "-f", str(manifests))  # of two objects of a name the first counts
+    """`top`, by rack, model and namespace, too, and `explain -A`."""
+    racks = place / "racks.json"
+    fleets.write(racks, 50, 30)
+    few, many = _allocated(place, DEMO), _allocated(place, str(racks))
     for name, command in (
-        ("top", ("top", "-f", DEMO)),
-        ("top-by-rack", ("top", "--by", "label=topology.example.com/rack", *files)),
-        ("top-by-namespace", ("top", "--by", "namespace", *files)),
-        ("explain-A", ("explain", "-A", "-f", DEMO)),
+        ("top", ("top", *few)),
+        ("top-by-rack", ("top", "--by", "label=topology.example.com/rack", *many)),
+        ("top-by-model", ("top", "--by", "model", *many)),
+        ("top-by-namespace", ("top", "--by", "namespace", *many)),
+        ("explain-A", ("explain", "-A", *few)),
     ):
         shown = f"$ dra-reconciler {' '.join(command[: command.index('-f')])}\n"
         text = shown + _run(*command).decode()
         _page(browser, place, STYLE, f"<pre class='screen'>{escape(text)}</pre>")
-        (folder / f"{name}.png").write_bytes(captured(browser, DESK, most=1200))
+        (folder / f"{name}.png").write_bytes(captured(browser, 900, most=1200))
 
 
 def readme(browser: webdriver.Chrome, folder: Path, place: Path) -> None:
@@ -130,6 +130,13 @@ def readme(browser: webdriver.Chrome, folder: Path, place: Path) -> None:
     text = re.sub(r'src="(?!http)([^"]+)"', lambda found: f'src="{_embedded(ROOT / found[1])}"', text)
     _page(browser, place, STYLE, text)
     (folder / "readme.png").write_bytes(captured(browser, 1048))
+
+
+def _allocated(place: Path, manifests: str) -> tuple[str, ...]:
+    """The options that read manifests with what is allocated: of two objects of a name the first counts."""
+    allocated = place / f"allocated-{Path(manifests).name}.json"
+    allocated.write_bytes(_run("allocate", "-f", manifests, "-o", "json"))
+    return ("-f", str(allocated), "-f", manifests)
 
 
 def _run(*command: str) -> bytes:

@@ -3,7 +3,11 @@
 from io import BytesIO
 from typing import Any
 
+from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference
 from reconciler.cli.demo import read_demo_manifests
+from reconciler.control.relocation.ground import Victim
+from reconciler.control.relocation.moves import Relocation
+from reconciler.state.nominations import HeldPlace
 from tests.tools import builders
 from tests.tools.builders import counter_slice, device, request, resource_slice
 from tests.tools.small_fleet import claim, device_class, devices, node
@@ -59,3 +63,17 @@ def hostile() -> list[Object]:
 def hostile_claims() -> list[Object]:
     """Claims that can be met."""
     return [builders.claim(name, request()) for name in (HOSTILE, QUOTES, LONG)]
+
+
+def move(number: int, gains: str = "n0/gpu-0") -> Relocation:
+    """Advice to move a pod from n0 to n1."""
+    device = DeviceID("d", "n1", "quarter-0")
+    return Relocation(
+        Victim(ObjectKey("default", f"web-{number}"), "u", ()),
+        OwnerReference(kind="ReplicaSet", name="web", uid="w", controller=True),
+        0,
+        "n0",
+        (),
+        HeldPlace("n1", (device,)),
+        gains,
+    )

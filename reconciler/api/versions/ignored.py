@@ -186,6 +186,7 @@ def _known(model: type) -> frozenset[str]:
     return frozenset(used(model)) | ignored(model) | frozenset(UNUSED.get(model, ()))
 
 
+@cache
 def model_in(annotation: Any) -> type | None:
     """The model in `Model`, `Model | None`, or a tuple or map of models."""
     if isinstance(annotation, type) and fields_of(annotation):

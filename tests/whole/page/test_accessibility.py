@@ -12,12 +12,15 @@ from selenium.webdriver.common.keys import Keys
 from perf.fleets import mig
 from perf.fleets.objects import claim as bare_claim
 from reconciler.allocation.reason_table import REASONS
+from reconciler.api.objects.gangs import GangKey, GangSource
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.validation.fields import timestamp
 from reconciler.control.decisions.allocating import Allocated, Waits
-from reconciler.operations.page.sources import PendingUnit
+from reconciler.control.gangs.planner import GangLine
+from reconciler.control.relocation.moves import MovesAdvice
+from reconciler.operations.page.sources import GangEntry, PendingUnit, PlacementView, PolicyRow
 from tests.tools.browsing import Browser
-from tests.tools.page_fleets import demonstration, hostile, hostile_claims
+from tests.tools.page_fleets import demonstration, hostile, hostile_claims, move
 from tests.tools.page_racks import JOINT, fleet, give, release
 from tests.tools.patience import PATIENCE
 from tests.tools.running_reconciler import Cluster
@@ -55,6 +58,11 @@ return [...document.querySelectorAll('main td, main th, main li, main p, main su
     && !one.closest('details.chart-text') && !one.closest('#jump'))
   .map((one) => one.outerHTML.slice(0, 120))
 """
+BROKEN = """
+return [...document.querySelectorAll('.cell span')].filter((one) => one.scrollWidth > one.clientWidth
+  || one.getClientRects().length > 1).map((one) => one.textContent)
+"""
+"""Figures of the heat map that do not fit on one line of their cell"""
 NAVIGATIONS = "return [...document.querySelectorAll('nav')].map((one) => one.getAttribute('aria-label'))"
 
 
@@ -64,6 +72,10 @@ async def test_the_demonstrations_65_devices(browser: Browser, theme: str, width
         await seen.heard(Allocated, 4)
         await seen.heard(Waits, 9)
         await check(browser, seen.url, theme, width)
+        await check(browser, f"{seen.url}/?cell=a100-0&by=node", theme, width)
+        await browser.open(f"{seen.url}/explanation?kind=claim&namespace=training&name=quartet")
+        assert "training/quartet" in await browser.run("return document.querySelector('h1').textContent")
+        assert await violations(browser) == []
 
 
 @SIZES
@@ -71,7 +83,13 @@ async def test_10400_devices_with_every_reason(browser: Browser, theme: str, wid
     async with standing(mig.fleet(50)) as still:
         still.allocate(*(bare_claim(f"c-{at}", [mig.partition("p", "1g.5gb")]) for at in range(40)))
         many_reasons(still)
+        still.moves = (MovesAdvice("whole=2", "device of whole", 0, 2, 2, (move(0),)),)
+        still.placement = PlacementView(6, (PolicyRow("spread", True, 6, 0, 0, 0.5),), (("gpu", 1.0),), 4)
+        gang = GangKey("team", GangSource.POD_GROUP, "train")
+        line = GangLine(gang, 4, gated=3, bound=1, released=0, nodes=1, domain=(("rack", "r1"),))
+        still.gangs[gang] = GangEntry(line, "GangUnplaced", "2 of 3 pods fit together")
         await check(browser, still.url, theme, width)
+        await check(browser, f"{still.url}/?reason=DevicesInUse&nodes=2&page=2", theme, width)
 
 
 @SIZES
@@ -104,6 +122,7 @@ async def check(browser: Browser, url: str, theme: str, width: int) -> None:
     await browser.live(url)
     assert await browser.run("return document.documentElement.scrollWidth <= innerWidth")
     assert await browser.run(CUT_OFF) == []
+    assert await browser.run(BROKEN) == []
     assert await browser.said() == []
     assert await violations(browser) == []
 

@@ -271,4 +271,4 @@ async def test_gangs_of_a_cluster_are_on_the_page():
     async with watched(cluster) as there:
         await there.told(Waits, reason="GangIncomplete")
         found = Seen((await ask(there.url)).text)
-    assert "default/g 2 1 gated – GangIncomplete 1 of 2 pods exist default/h 1 1 bound – –" in found.text
+    assert "default/g 2 1 gated – GangIncomplete 1 of 2 pods exist default/h 1 1 bound –" in found.text

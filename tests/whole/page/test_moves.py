@@ -2,31 +2,15 @@
 
 import pytest
 
-from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference
-from reconciler.control.relocation.ground import Victim
-from reconciler.control.relocation.moves import MovesAdvice, Relocation
+from reconciler.control.relocation.moves import MovesAdvice
 from reconciler.operations.page.panels import MOST_MOVES
 from reconciler.operations.page.sources import PlacementView, PolicyRow
-from reconciler.state.nominations import HeldPlace
 from tests.tools.page_documents import Seen
-from tests.tools.page_fleets import HOSTILE, small
+from tests.tools.page_fleets import HOSTILE, move, small
 from tests.tools.still_page import Still, standing
 from tests.tools.watched_reconciler import ask
 
 pytestmark = pytest.mark.loopback
-
-
-def move(number: int, gains: str = "n0/gpu-0") -> Relocation:
-    device = DeviceID("d", "n1", "quarter-0")
-    return Relocation(
-        Victim(ObjectKey("default", f"web-{number}"), "u", ()),
-        OwnerReference(kind="ReplicaSet", name="web", uid="w", controller=True),
-        0,
-        "n0",
-        (),
-        HeldPlace("n1", (device,)),
-        gains,
-    )
 
 
 async def page(still: Still) -> Seen:
