@@ -108,21 +108,16 @@ async def _events(resource: Resource, objects: Sequence[Json], count: int) -> li
     lags = Lag(), Lag()
     gc.collect()  # what was made to measure with; the reconciler's own garbage is collected as it is there
     gc.freeze()
-    try:
-        async with lags[0].measured():
-            task = asyncio.create_task(
-                follow(Client(transport), resource, sink=take, random=Random(0).random)
-            )
-            await intake.listed.wait()
-            await build_ahead(intake.store)
-            intake.store.snapshot()
-        async with lags[1].measured():
-            await done.wait()
-            seconds = perf_counter() - transport.began
-        task.cancel()
-        await asyncio.wait([task])
-    finally:
-        gc.unfreeze()
+    async with lags[0].measured():
+        task = asyncio.create_task(follow(Client(transport), resource, sink=take, random=Random(0).random))
+        await intake.listed.wait()
+        await build_ahead(intake.store)
+        intake.store.snapshot()
+    async with lags[1].measured():
+        await done.wait()
+        seconds = perf_counter() - transport.began
+    task.cancel()
+    await asyncio.wait([task])
     return [
         Figure(f"{resource.kind} events", count / seconds, "/s", "more"),
         *lags[0].figures(f"{resource.kind} listing"),

@@ -64,8 +64,8 @@ def main(record: Path, part: int, schedules: int, seconds: float, processes: int
     known = {line["seed"] for line in played(record)}
     missing = (seed for seed in range(first, first + min(schedules, PART)) if seed not in known)
     in_time = (seed for seed in missing if perf_counter() - began < seconds)
-    with record.open("a") as lines, ProcessPoolExecutor(processes, max_tasks_per_child=500) as pool:
-        for outcome in _played(pool, in_time, 2 * processes):
+    with record.open("a") as lines:
+        for outcome in map(play, in_time) if processes == 1 else _played(in_time, processes):
             new = {"seed": outcome.seed, "kind": kind_of(outcome.seed), "findings": outcome.findings}
             lines.write(json.dumps(new | {"trees": outcome.count["trees"]}) + "\n")
             lines.flush()
@@ -84,12 +84,13 @@ def main(record: Path, part: int, schedules: int, seconds: float, processes: int
     sys.exit(bool(failed))
 
 
-def _played(pool: ProcessPoolExecutor, seeds: Iterator[int], ahead: int) -> Iterator[Outcome]:
+def _played(seeds: Iterator[int], processes: int) -> Iterator[Outcome]:
     """Their outcomes in order. Only so many are submitted at a time, so that a time limit can end them."""
-    waiting = [pool.submit(play, seed) for _, seed in zip(range(ahead), seeds, strict=False)]
-    while waiting:
-        yield waiting.pop(0).result()
-        waiting += [pool.submit(play, seed) for _, seed in zip(range(1), seeds, strict=False)]
+    with ProcessPoolExecutor(processes, max_tasks_per_child=500) as pool:
+        waiting = [pool.submit(play, seed) for _, seed in zip(range(2 * processes), seeds, strict=False)]
+        while waiting:
+            yield waiting.pop(0).result()
+            waiting += [pool.submit(play, seed) for _, seed in zip(range(1), seeds, strict=False)]
 
 
 if __name__ == "__main__":

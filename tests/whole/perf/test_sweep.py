@@ -88,6 +88,7 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return spec
 
 
+@in_soak
 def test_processes_make_the_same_rows(played: Path):
     done = run(played, "processes", "--workers", "2")
     assert done.exit_code == 0, done.output

@@ -12,9 +12,15 @@ from perf.phases import PHASES, PREFIX, figures, lengths, shares
 from perf.printing import phases_table
 from perf.results import Calibration, Run, summed_up
 from perf.workload import Outcome
+from tests.tools.examples import in_soak
+
+STARTING = {"e2e", "failover", "rest"}
+"""They start the program, for seconds"""
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=in_soak) if name in STARTING else name for name in WORKLOADS]
+)
 def test_a_workload_comes_to_the_answers_that_it_must(name):
     told = []
     outcome = WORKLOADS[name].run(WORKLOADS[name].tiny, lambda done, of: told.append((done, of)))

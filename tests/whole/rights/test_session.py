@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.tools.deployed_rights import DEPLOY
+from tests.tools.examples import in_soak
 
 CONFTEST = """
 from tests.tools import deployed_rights as deployed
@@ -68,6 +69,7 @@ def test_a_right_that_is_missing_fails_the_session_and_names_the_test(tmp_path: 
     assert "the role for allocate grants patch secrets.resource.k8s.io, which no test needs" in output
 
 
+@in_soak
 def test_part_of_a_suite_need_not_use_every_right(tmp_path: Path):
     code, output = session(tmp_path, "t/test_one.py")
     assert code == pytest.ExitCode.OK
