@@ -1,5 +1,6 @@
 """Hard questions, and how long a solver takes for them."""
 
+import gc
 from collections.abc import Sequence
 from itertools import count
 from statistics import median
@@ -9,12 +10,14 @@ from typing import NamedTuple
 import numpy as np
 
 from perf.deciding import Wrong, read_claim
-from perf.fleets.hard import FAMILIES, Question, Scale, questions
+from perf.fleets.hard import CLASS, DRIVER, FAMILIES, Question, Scale, questions
+from perf.fleets.objects import claim
 from perf.hard_solver import solve
 from perf.workload import Figure, Outcome, Progress, Size, Workload
+from reconciler.aio.tasks import COLLECTIONS
 from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.dra.selector_masks import warm_up
-from reconciler.api.objects.plan import Granted, Reason
+from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from reconciler.state.trial import store_of
@@ -22,6 +25,12 @@ from reconciler.state.trial import store_of
 ROUNDS = 3
 HELD = (0.0, 0.5)
 """Shares of the GPUs on which others hold partitions, in turn"""
+
+OTHER = claim(
+    "other", [{"name": f"r{at}", "exactly": {"deviceClassName": CLASS, "count": 3}} for at in (0, 1)]
+)
+OTHER["spec"]["devices"]["constraints"] = [{"distinctAttribute": f"{DRIVER}/profile"}]
+"""Six devices of five profiles: a proof says that there are none. No question compares profiles"""
 
 
 class Answered(NamedTuple):
@@ -35,24 +44,32 @@ class Answered(NamedTuple):
     theirs: float
 
 
-def ask(asked: Question) -> tuple[bool | None, float]:
-    """Whether there are devices, None if the search gave up; and the seconds of one decision.
+def ask(asked: Question, rounds: int = ROUNDS) -> tuple[bool | None, float]:
+    """Whether there are devices, None if the search gave up; and the median seconds of some decisions.
 
-    The fleet is new, so that nothing is known of its claims.
+    Each is on a new snapshot, so that nothing is known of its claims. It was asked for another claim before:
+    what belongs to a snapshot, such as its counter sets by group, is not counted. The decisions follow one
+    another as those of the solver do, with nothing between them that empties the processor's caches.
     """
-    snapshot = store_of([read(one) for one in (*asked.fleet, *asked.held)], Semantics()).snapshot()
-    claims = [read_claim(one) for one in asked.claims]
-    began = thread_time()
-    outcome = allocate(claims, snapshot)
-    seconds = thread_time() - began
-    if isinstance(outcome, Granted):
-        return True, seconds
-    return None if outcome.reason is Reason.GAVE_UP else False, seconds
+    objects = [read(one) for one in (*asked.fleet, *asked.held)]
+    snapshots = [store_of(objects, Semantics()).snapshot() for _ in range(rounds)]
+    copies = [[read_claim(one) for one in asked.claims] for _ in snapshots]
+    for snapshot in snapshots:
+        allocate([read_claim(OTHER)], snapshot)
+    seconds = []
+    for snapshot, claims in zip(snapshots, copies, strict=True):
+        began = thread_time()
+        outcome = allocate(claims, snapshot)
+        seconds.append(thread_time() - began)
+    gave_up = isinstance(outcome, Unsatisfied) and outcome.reason is Reason.GAVE_UP
+    return None if gave_up else isinstance(outcome, Granted), median(seconds)
 
 
 def hard(size: Size, progress: Progress) -> Outcome:
     """So many questions of each family, half of them with partitions held. Raises Wrong."""
     warm_up()
+    gc.freeze()
+    gc.set_threshold(*COLLECTIONS)  # as in the reconciler
     scale = Scale(nodes=tuple(range(1, size["nodes"] + 1)))
     figures: list[Figure] = []
     done = count(1)
@@ -68,8 +85,7 @@ def hard(size: Size, progress: Progress) -> Outcome:
 
 
 def _both(asked: Question, *, solver: bool) -> Answered:
-    rounds = [ask(asked) for _ in range(ROUNDS)]
-    granted, ours = rounds[0][0], median([seconds for _, seconds in rounds])
+    granted, ours = ask(asked)
     theirs = [solve(asked) for _ in range(ROUNDS)] if solver else [(None, 0.0)]
     expected = theirs[0][0]
     if None not in (granted, expected) and granted != expected:

@@ -356,13 +356,14 @@ def plausible(shape: ClaimShape, nodes: Iterable[str] | None, snapshot: Snapshot
     node_filter.follow(snapshot)
     among = node_filter.open
     considered = len(among)
-    allowed = nodes_with_a_value(shape.match_groups(snapshot), snapshot)
-    if allowed is not None:
-        among = among & (allowed[np.maximum(snapshot.topology.order_codes, -1)] | node_filter.failing)
     if nodes is not None:
         possible = _possible(nodes, snapshot)
         considered = int(np.count_nonzero(possible))
         among = among & possible
+    if np.count_nonzero(among) > MOST_APART:  # fewer are tried sooner than judged
+        allowed = nodes_with_a_value(shape.match_groups(snapshot), snapshot)
+        if allowed is not None:
+            among = among & (allowed[np.maximum(snapshot.topology.order_codes, -1)] | node_filter.failing)
     return considered, among
 
 

@@ -167,6 +167,8 @@ def _may_fail(state: State, candidates: Candidates, *, mine: bool) -> bool:
     """Whether the option could meet an error. A later claim may use devices that this one may not (ADM-2)."""
     if candidates.listed is not None and candidates.option.constraints:
         return True  # a violated constraint is an error (SEL-6)
+    if not candidates.static.fails:
+        return False
     if candidates.static.underived is not None:
         return True
     if not mine and candidates.option.admin:

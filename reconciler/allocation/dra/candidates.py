@@ -5,7 +5,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from kernels.fit import fits
-from kernels.groups import distinct
 from kernels.types import Mask, Rows
 from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.consumption import Consumption
@@ -131,7 +130,7 @@ def capacity_fits(
 def capacity_permits(option: RequestOption, rows: Rows, snapshot: Snapshot) -> Mask:
     """(n,) the device has the requested capacity, in addition to what shares consume already."""
     shape = snapshot.fleet.codes["shape"][rows]
-    consumption = resolve(option, distinct(shape).tolist(), snapshot)
+    consumption = resolve(option, shape, snapshot)
     large = large_enough(option, consumption, shape)
     if (asks := match_in_fleet(option, snapshot).asks) is not None:
         large &= ~asks.refused[rows]
@@ -158,13 +157,14 @@ def counters_permit(option: RequestOption, rows: Rows, snapshot: Snapshot) -> Ma
     fleet, occupancy = snapshot.fleet, snapshot.occupancy
     if not snapshot.rules.has(PARTITIONABLE_DEVICES):
         return ~draws(fleet, rows)
-    sets = fleet.sets[rows]
-    passed = fits(occupancy.left, fleet.table, sets, fleet.draws[rows])
-    over = (occupancy.left < 0).any(axis=1)
-    if over.any():
-        groups = fleet.set_group[over]
-        passed &= ~((sets >= 0) & np.isin(fleet.set_group[sets], groups)).any(axis=1)
-    passed |= occupancy.sharing[rows]
+    sets, passed = fleet.sets[rows], occupancy.fits[rows]
+    if occupancy.open is not None:  # `fits` counts what others exclude, too
+        passed = fits(occupancy.left, fleet.table, sets, fleet.draws[rows])
+        over = (occupancy.left < 0).any(axis=1)
+        if over.any():
+            groups = fleet.set_group[over]
+            passed &= ~((sets >= 0) & np.isin(fleet.set_group[sets], groups)).any(axis=1)
+    passed = passed | occupancy.sharing[rows]
     asks = match_in_fleet(option, snapshot).asks
     return passed & asks.fit(occupancy.left, sets, occupancy.sharing[rows], rows) if asks else passed
 

@@ -40,7 +40,7 @@ def _lacking(option: RequestOption, wanted: int, snapshot: Snapshot) -> str:
         return ""  # a reason of its own
     shape = fleet.codes["shape"][rows]
     try:
-        able = rows[large_enough(option, resolve(option, distinct(shape).tolist(), snapshot), shape)]
+        able = rows[large_enough(option, resolve(option, shape, snapshot), shape)]
     except Fatal:
         return ""
     if (asks := match_in_fleet(option, snapshot).asks) is not None:

@@ -4,6 +4,7 @@ share no counter set.
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
@@ -182,15 +183,26 @@ def kinds_by_value(
     tokens = {code: constraint.tokens[code] for code in distinct(np.concatenate(used)).tolist()}
     if values is None:
         values = frozenset().union(*tokens.values())
-    ways = []
+    ways, by_column = [], dict[int, tuple[Codes, int]]()
+    for kind, column in zip(kinds, columns, strict=True):  # mostly the same for all kinds
+        _, served = by_column.get(id(column), (column, 0))
+        by_column[id(column)] = column, served | 1 << kind
     for codes in sorted(
         {tuple([code for code, mine in tokens.items() if value in mine]) for value in values}
     ):
         bits = np.full(len(constraint.codes), -1, dtype=np.int64)
-        for kind, column in zip(kinds, columns, strict=True):
-            bits &= np.where(np.isin(column, codes), -1, ~(1 << kind))
+        for column, served in by_column.values():
+            bits &= np.where(np.logical_or.reduce([column == code for code in codes]), -1, ~served)
         ways.append(bits)
     return ways
+
+
+@lru_cache
+def singles_and_pairs(kinds: int) -> Amounts:
+    """(K, W) sums of the counts of each kind, and of each pair."""
+    one = np.eye(kinds, dtype=np.int64)
+    first, second = np.triu_indices(kinds, 1)
+    return np.concatenate([one, one[:, first] + one[:, second]], axis=1)
 
 
 MOST_STATES = 1 << 14

@@ -18,7 +18,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from kernels.boxes import Box, Step, moved
-from kernels.groups import distinct
+from kernels.groups import distinct, distinct_pairs
 from kernels.types import Amounts, Mask
 from reconciler.allocation.dra.proof_tables import (
     Alternatives,
@@ -30,6 +30,7 @@ from reconciler.allocation.dra.proof_tables import (
     group_state,
     groups_of,
     kinds_by_value,
+    singles_and_pairs,
     table_of,
 )
 from reconciler.allocation.dra.request_options import MAX_RESULTS, Slot
@@ -122,7 +123,7 @@ class _Frame(Struct):
             for at, place in enumerate(places):
                 if place >= 0:
                     vectors[:, place] -= table.uses[:, at]
-            steps = [self.box.step(vector) for vector in np.unique(vectors, axis=0).tolist()]
+            steps = [self.box.step(vector) for vector in set(map(tuple, vectors.tolist()))]
             self.steps[key] = steps, np.maximum(vectors.max(axis=0), 0).tolist()
         return self.steps[key]
 
@@ -143,13 +144,16 @@ class Prover:
         """Lowest bits of amounts that do not count: so that sums of all devices and sets do not overflow"""
         table >>= self._cut
         drawn = table[np.where(problem.sets >= 0, problem.draws, -1)]
-        self._total = drawn.sum(axis=1)
-        """(n, C) what each device draws from all its sets"""
-        self._shared = [
-            (number, np.where((problem.sets == number)[..., None], drawn, 0).sum(axis=1))
+        by_set = [
+            np.where((problem.sets == number)[..., None], drawn, 0).sum(axis=1)
             for number in self.groups.shared.tolist()
         ]
-        """Sets of several groups, with what each device draws from it: (n, C)"""
+        amounts = [drawn.sum(axis=1), *by_set]
+        self._drawn = np.concatenate(
+            [both for one in amounts for both in (one, one.sum(axis=1)[:, None])], axis=1
+        )
+        """(n, L) what each device draws from all its sets, then from each set of several groups: of each
+        counter, and in total"""
         self._states: dict[tuple[object, ...], GroupState] = {}
         self._tables: dict[tuple[object, ...], Table | None] = {}
         self._numbers: dict[tuple[object, ...], int] = {}
@@ -190,12 +194,10 @@ class Prover:
     def draws(self, asked: Asked, state: State) -> tuple[Amounts, Amounts]:
         """(K, L) what one device of each kind draws at least of some totals, and (L,) the totals."""
         left = -(-np.maximum(state.left, 0) >> self._cut)
-        drawn, limits = [], list[int]()
-        for amounts, most in [(self._total, left.sum(axis=0)), *((d, left[s]) for s, d in self._shared)]:
-            columns = np.concatenate([amounts, amounts.sum(axis=1)[:, None]], axis=1)
-            drawn.append(np.stack([columns[mask].min(axis=0) for mask in asked.masks]))
-            limits += [*most.tolist(), int(most.sum())]
-        return np.concatenate(drawn, axis=1), np.array(limits)
+        limits = [
+            both for most in (left.sum(axis=0), *left[self.groups.shared]) for both in (most, [most.sum()])
+        ]
+        return np.array([self._drawn[mask].min(axis=0) for mask in asked.masks]), np.concatenate(limits)
 
     def group_state(self, group: int, bits: Amounts, rules: Sequence[Rule], left: Amounts) -> GroupState:
         """What is left of a group, when its devices serve the kinds in `bits` (n,)."""
@@ -280,11 +282,11 @@ class _Trial:
             members = [number for number, keys in enumerate(asked.rules) if key in keys]
             kinds = sum([1 << number for number in members])
             rows = np.flatnonzero(asked.masks[members].any(axis=0))
-            pairs = np.unique(np.stack([of[rows], constraint.codes[rows]]), axis=1)
+            pairs = distinct_pairs(of[rows], constraint.codes[rows])
             if not constraint.match:
                 self._differing.append((members, len(distinct(pairs[1]))))
-            inner = len(distinct(pairs[0])) < pairs.shape[1]
-            shared = len(distinct(pairs[1])) < pairs.shape[1]
+            inner = len(distinct(pairs[0])) < len(pairs[0])
+            shared = len(distinct(pairs[1])) < len(pairs[1])
             if constraint.match and (inner or shared or constraint.derived or not constraint.plain):
                 self._tried.append(kinds_by_value(constraint, asked, members, asked.before[key]))
                 continue
@@ -304,11 +306,9 @@ class _Trial:
 
     def _sums(self, kinds: int, drawn: Amounts) -> tuple[Amounts, Mask, Mask]:
         """(K, W) sums of counts that are compared first: each kind, each pair, those of each rule, all."""
-        one = np.eye(kinds, dtype=np.int64)
-        first, second = np.triu_indices(kinds, 1)
         of_rules = [np.array([[rule.bits >> kind & 1] for kind in range(kinds)]) for rule in self._rules]
-        plain = [one, one[:, first] + one[:, second], *of_rules]
-        weights = np.concatenate([*plain, np.ones((kinds, 1), dtype=np.int64), drawn], axis=1)
+        every = np.ones((kinds, 1), dtype=np.int64)
+        weights = np.concatenate([singles_and_pairs(kinds), *of_rules, every, drawn], axis=1)
         inside = np.zeros((2, weights.shape[1]), dtype=np.bool_)
         for rule, mine in zip(self._rules, of_rules, strict=True):
             if rule.match or not rule.inner:

@@ -91,7 +91,7 @@ def _tally(option: RequestOption, snapshot: Snapshot, reach: NodeReach) -> Tally
     if off:
         gates.append(Gate(FEATURE, len(rows)))
     # The next two are listed only where they stop a device.
-    here = reach.reached()[rows]
+    here = reach.everything[rows]
     if not here.all():
         rows = rows[here]
         gates.append(Gate(NODES, len(rows)))

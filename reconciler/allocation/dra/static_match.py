@@ -175,7 +175,7 @@ def _compute(option: RequestOption, snapshot: Snapshot) -> StaticMatch:
         plain = ~np.isin(fleet.codes["binding"], waiting)
         matching, fatal = matching & plain, fatal & plain
     shape = fleet.codes["shape"]
-    consumption = resolve(option, distinct(shape[matching]).tolist(), snapshot)
+    consumption = resolve(option, shape[matching], snapshot)
     failed = [code for code, taken in consumption.items() if isinstance(taken, Fatal)]
     if failed:
         fatal = fatal | (matching & np.isin(shape, failed))
@@ -213,15 +213,13 @@ def draws(fleet: Fleet, rows: Rows) -> Mask:
 
 
 def resolve(
-    option: RequestOption, shapes: list[int], snapshot: Snapshot
+    option: RequestOption, shapes: Codes, snapshot: Snapshot
 ) -> dict[int, Consumption | Fatal | None]:
-    """What taking a device of each capacity shape consumes."""
+    """What taking a device of each capacity shape (n,) consumes."""
     found: dict[int, Consumption | Fatal | None] = {}
-    if not snapshot.rules.has(CONSUMABLE_CAPACITY):
+    if not snapshot.rules.has(CONSUMABLE_CAPACITY) or not snapshot.fleet.vocabulary.shapes.values:
         return found
-    for code in shapes:
-        if code < 0:
-            continue
+    for code in distinct(shapes[shapes >= 0]).tolist():
         try:
             found[code] = consume(
                 snapshot.fleet.vocabulary.shapes.values[code], option.capacity, snapshot.rules
@@ -305,7 +303,7 @@ def disabled_for(option: RequestOption, snapshot: Snapshot) -> Disabled:
     if (asking := found.pop(SHARED_CAPACITY, None)) is not None:
         # Without it such a device draws nothing: only requests for the capacity need it.
         shape = snapshot.fleet.codes["shape"]
-        known = large_enough(option, resolve(option, distinct(shape).tolist(), snapshot), shape)
+        known = large_enough(option, resolve(option, shape, snapshot), shape)
         if (asking & ~known).any():
             found[SHARED_CAPACITY] = asking & ~known
     return found

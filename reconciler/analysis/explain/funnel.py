@@ -101,7 +101,7 @@ def _failing(option: RequestOption, gate: Gate, row: int, count: int, snapshot: 
         return Failing(use.where, device, use.expression, text, count)
     code = int(snapshot.fleet.codes["shape"][row])
     where = f"request {option.name}: {gate.about}"
-    return Failing(where, device, "", str(resolve(option, [code], snapshot).get(code)), count)
+    return Failing(where, device, "", str(resolve(option, np.array([code]), snapshot).get(code)), count)
 
 
 MOST_GATES = 12
@@ -267,7 +267,7 @@ def _taints(row: int, option: RequestOption, snapshot: Snapshot) -> str:
 def _capacity_of_device(row: int, option: RequestOption, snapshot: Snapshot) -> str:
     name = snapshot.fleet.id_of(row).device
     code = int(snapshot.fleet.codes["shape"][row])
-    taken = resolve(option, [code], snapshot).get(code)
+    taken = resolve(option, np.array([code]), snapshot).get(code)
     if isinstance(taken, Fatal):
         return f"capacity of {name}: {taken}"
     if taken is None:

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 
-from kernels.groups import distinct
 from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.alignment.preferences import NODE, Alignment, alignments, limit
 from reconciler.allocation.dra.budget import Fatal
@@ -116,7 +115,7 @@ def _capacity(option: RequestOption, snapshot: Snapshot) -> Gate:
     """An amount that cannot be represented is an error on each device with that request policy."""
     shape = snapshot.fleet.codes["shape"]
     passed = capacity_permits(option, np.arange(snapshot.fleet.size), snapshot)
-    resolved = resolve(option, distinct(shape).tolist(), snapshot)
+    resolved = resolve(option, shape, snapshot)
     error = np.isin(shape, [code for code, taken in resolved.items() if isinstance(taken, Fatal)])
     return Gate(Kind.CAPACITY, "capacity", passed & ~error, error)
 

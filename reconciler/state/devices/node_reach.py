@@ -1,6 +1,7 @@
 """How many devices each node reaches, as array work over all considered nodes."""
 
 from collections.abc import Iterable
+from functools import cached_property
 
 import numpy as np
 
@@ -74,6 +75,11 @@ class NodeReach:
             for number in range(kinds):
                 np.add.at(found[number], nodes, selected.reshape(kinds, wide)[number, codes])
         return found
+
+    @cached_property
+    def everything(self) -> Mask:
+        """(D,) devices that at least one node reaches."""
+        return self.reached()
 
     def reached(self, nodes: Mask | None = None) -> Mask:
         """(D,) devices that at least one of `nodes` (N,) reaches; None means all N."""
