@@ -3,6 +3,7 @@
 Times are processor time: the figures are of single steps, which other processes would interrupt.
 """
 
+import gc
 from time import thread_time
 from typing import Any
 
@@ -34,6 +35,8 @@ def podfit(size: Size, progress: Progress) -> Outcome:
             nodes.note(Changed(Node.__name__, read(raw)))
     names = [node.key.name for node in nodes.known]
     events = [_seconds_of_event(nodes, number, names) for number in range(size["pods"])]
+    gc.collect()  # as the controller does once everything is listed
+    gc.freeze()
     placement, seconds, placing = Placement(nodes, supposed=False), list[float](), list[float]()
     again = []
     for number in range(size["decisions"]):
