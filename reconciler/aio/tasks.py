@@ -46,7 +46,12 @@ async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T:
         await asyncio.wait((working, stopping))
     if working.cancelled():
         raise Stopped
-    return working.result()
+    try:
+        return working.result()
+    finally:
+        # An error has this frame, the frame has the task, and the task has the error: with all that the
+        # frames of the work hold they would stay until the next full collection, up to an hour.
+        del working
 
 
 LONGEST = 0.004

@@ -66,6 +66,7 @@ class Client:
             await asyncio.wait([ahead])
             if not ahead.cancelled():
                 ahead.exception()  # it is nobody's any more
+            del ahead  # see `unless`
 
     async def _page(self, resource: Resource, limit: int, token: str) -> Listing:
         more = [("continue", token)] if token else []

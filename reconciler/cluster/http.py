@@ -209,6 +209,7 @@ class HttpTransport:
 
     def _failure(self, method: str, path: str, exc: Exception) -> Retry:
         """What a missing answer means. Timeouts are OSErrors, too."""
+        exc.__traceback__ = None  # the response keeps the error, and its frames would keep the response
         refused = certificate_refused(exc)
         if refused is not None:  # the handshake comes before the request: nothing was sent
             return Retry(f"{method} {path}: {explained(refused, self.target)}")

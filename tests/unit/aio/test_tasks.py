@@ -1,7 +1,10 @@
 """Tasks that must not end, breaks in long work, and the heartbeat of a loop."""
 
 import asyncio
+import gc
 import sys
+import weakref
+from contextlib import suppress
 from threading import Event
 from typing import Any
 
@@ -266,3 +269,26 @@ def test_work_that_gives_way_waits_in_proportion_while_others_work(monkeypatch: 
     assert waits == pytest.approx([0.0006 * SHARE, 0.002 * SHARE, LONGEST_PAUSE])
     cancelled.set()
     assert not wanted()
+
+
+async def test_an_error_of_work_leaves_no_cycle_behind():
+    """Else what its frames hold stays until a full collection, which is rare."""
+
+    class Large:
+        pass
+
+    gone = list[object]()
+
+    async def fail() -> None:
+        large = Large()
+        weakref.finalize(large, gone.append, None)
+        raise ZeroDivisionError
+
+    gc.disable()
+    try:
+        with suppress(ZeroDivisionError):
+            await unless(asyncio.Event(), fail())
+        await asyncio.sleep(0)
+        assert gone
+    finally:
+        gc.enable()
