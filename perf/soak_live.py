@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Never
 
 from perf.fleets.objects import Json
-from perf.live import AT_ONCE, Cluster, cluster, labelled
+from perf.live import AT_ONCE, LABEL, Cluster, cluster, labelled
 from perf.soak_load import BEGAN
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.validation.kinds import ServedKind
@@ -21,7 +21,7 @@ from reconciler.cluster.kinds import BUDGET as BUDGETS
 from reconciler.cluster.kinds import Resource
 from reconciler.cluster.transport import Request, Transport
 from reconciler.embedded import ApiServer
-from reconciler.errors import Gone, ReconcilerError
+from reconciler.errors import Conflict, Gone, ReconcilerError
 from reconciler.ha.campaign import LEASE_KIND
 
 AT_A_TIME = 16
@@ -91,6 +91,12 @@ class Mirror(ApiServer):
                 self._run_and_end()
             await asyncio.sleep(LOOK_SECONDS)
 
+    async def clean_up(self) -> None:
+        """Delete what a soak made of kinds that `Cluster` does not delete."""
+        for kind in (POD_GROUP, BUDGET):
+            path, query = self._resources[kind].within("default"), [("labelSelector", f"{LABEL}=true")]
+            await self._transport.send(Request("DELETE", path, query=query, timeout=60.0))
+
     async def _create(self, raw: Json) -> None:
         if raw["kind"] == NODE.kind:
             await self._made.create_node(raw)
@@ -145,9 +151,9 @@ async def mirrored(transport: Transport) -> AsyncIterator[Mirror]:
     """A copy of a server that was made for this. What is created there is deleted in the end."""
     async with cluster(transport) as made:
         mirror = Mirror(transport, made, await negotiate(made.client, POD_GROUP.kind))
-        high: Json = {"metadata": {"name": "high"}, "value": 1000}
-        with suppress(ReconcilerError):
-            await made.client.create(HIGH, high)
+        await mirror.clean_up()
+        with suppress(Conflict):
+            await made.client.create(HIGH, {"metadata": {"name": "high"}, "value": 1000})
         tasks = [asyncio.create_task(mirror.send()) for _ in range(AT_A_TIME)]
         tasks.append(asyncio.create_task(mirror.follow()))
         try:
@@ -156,3 +162,4 @@ async def mirrored(transport: Transport) -> AsyncIterator[Mirror]:
             for one in tasks:
                 one.cancel()
             await asyncio.wait(tasks)
+            await mirror.clean_up()
