@@ -96,6 +96,9 @@ class Mirror(ApiServer):
         for kind in (POD_GROUP, BUDGET):
             path, query = self._resources[kind].within("default"), [("labelSelector", f"{LABEL}=true")]
             await self._transport.send(Request("DELETE", path, query=query, timeout=60.0))
+        groups = self._resources[POD_GROUP]
+        for one in (await self._made.client.fetch(groups.within("default")))["items"]:
+            await self._release(f"default/{one['metadata']['name']}")
 
     async def _create(self, raw: Json) -> None:
         if raw["kind"] == NODE.kind:
@@ -116,6 +119,12 @@ class Mirror(ApiServer):
     async def _status(self, kind: ServedKind, key: str, status: Json) -> None:
         resource, of = self._resources[kind], ObjectKey(*key.split("/"))
         await self._made.client.patch(resource, of, {"status": status}, subresource="status")
+
+    async def _release(self, key: str) -> None:
+        """Let a group go whose pods are gone: what a controller does there."""
+        groups, of = self._resources[POD_GROUP], ObjectKey(*key.split("/"))
+        with suppress(Gone):
+            await self._made.client.patch(groups, of, {"metadata": {"finalizers": None}})
 
     async def _copy(self, kind: ServedKind) -> None:
         before = {of for of in self._versions if of[0] == kind.kind}
@@ -140,6 +149,9 @@ class Mirror(ApiServer):
             elif record.object["spec"].get("nodeName") and record.object["status"]["phase"] == "Pending":
                 running = {"phase": "Running", "startTime": BEGAN}
                 self._unsent.put_nowait(partial(self._status, POD, record.key, running))
+        for record in self.store[POD_GROUP].scan(""):
+            if "deletionTimestamp" in record.object["metadata"]:
+                self._unsent.put_nowait(partial(self._release, record.key))
         for record in self.store[CLAIM].scan(""):
             owners = record.object["metadata"].get("ownerReferences", ())
             if owners and not any(one["uid"] in uids for one in owners):
