@@ -199,6 +199,20 @@ DEVICES = MetricSpec(
     ),
     by_leader=True,
 )
+PHYSICAL = MetricSpec(
+    "physical_devices",
+    "gauge",
+    "Physical devices: counter sets, and devices without counters.",
+    (("driver", "driver"), ("state", "full if nothing that is published still fits, else open")),
+    by_leader=True,
+)
+USE = MetricSpec(
+    "use_ratio",
+    "gauge",
+    "Share of the physical devices that claims hold, as on the status page (docs/capacity.md).",
+    (("driver", "driver"),),
+    by_leader=True,
+)
 COUNTER_CAPACITY = MetricSpec(
     "counters_capacity",
     "gauge",
@@ -285,7 +299,7 @@ CATALOGUE = (
     DOCTOR, DOCTOR_ROUNDS, POLICY_CHOICES,
     POLICY_PLACES_LOST, DEMAND_SHAPES, TURNS,
     FAILURES, QUEUE, QUEUE_AGE, RETRIES, REQUESTS, REQUEST_SECONDS, WATCH_RESTARTS, LISTINGS, CACHE_AGE,
-    REFUSED_OBJECTS, DROPPED_FIELDS, LOOP_LAG, PROOF_STATES, LEADER, RIVALS, DEVICES, COUNTER_CAPACITY,
-    COUNTER_AVAILABLE,
+    REFUSED_OBJECTS, DROPPED_FIELDS, LOOP_LAG, PROOF_STATES, LEADER, RIVALS, DEVICES, PHYSICAL, USE,
+    COUNTER_CAPACITY, COUNTER_AVAILABLE,
     PROFILE_FITS, PROFILE_FRAGMENTATION, STRANDED, CLAIMS, OLDEST_PENDING, SLICES, BUILD,
 )  # fmt: skip

@@ -236,6 +236,16 @@ class ProfileFits:
             if parts:
                 yield (line.driver,), max(parts)
 
+    def physical(self) -> _Series:
+        """(driver, state) -> physical devices."""
+        for line in self.lines:
+            yield (line.driver, "full"), float(line.full)
+            yield (line.driver, "open"), float(line.physical - line.full)
+
+    def use(self) -> _Series:
+        """Driver -> the share of its physical devices that is held."""
+        return (((line.driver,), line.use) for line in self.lines)
+
     def _measured(self, snapshot: Snapshot, _: ShouldContinue) -> list[Line]:
         if self._layout is None or self._layout.topology is not snapshot.topology:
             self._layout = fleet_layout(snapshot.topology)
@@ -243,8 +253,10 @@ class ProfileFits:
 
 
 def profile_readings(fits: ProfileFits) -> list[Reading]:
-    """Devices that still fit. Refresh `fits` before."""
+    """How full the fleet is, and devices that still fit. Refresh `fits` before."""
     return [
+        Reading(of.PHYSICAL, fits.physical),
+        Reading(of.USE, fits.use),
         Reading(of.PROFILE_FITS, fits.fits),
         Reading(of.PROFILE_FRAGMENTATION, fits.fragmentation),
         Reading(of.STRANDED, fits.stranded),

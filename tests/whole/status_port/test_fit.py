@@ -199,6 +199,9 @@ async def test_what_fits_follows_what_is_held():
 
         await seen.until(taken)
         assert await fits(seen, "d", "whole") == 0
+        assert await seen.value("dra_reconciler_use_ratio", driver="d") == pytest.approx(0.5)
+        assert await seen.value("dra_reconciler_physical_devices", driver="d", state="full") == 0
+        assert await seen.value("dra_reconciler_physical_devices", driver="e", state="open") == 2
         for profile, part in (("whole", 1.0), ("half", 0.0)):
             labels = {"driver": "d", "profile": profile}
             assert await seen.value("dra_reconciler_profile_fragmentation_ratio", **labels) == part
