@@ -85,6 +85,17 @@ CASES = [
     ),
     Case(
         "unknown-field",
+        "requests in the configuration of a class",
+        yaml_of(
+            {
+                **device_class(),
+                "spec": {"config": [{"requests": ["x"], "opaque": {"driver": "d", "parameters": {}}}]},
+            }
+        ),
+        ("spec.config[0].requests",),
+    ),
+    Case(
+        "unknown-field",
         "of a pod, newer than this program",
         yaml_of(pod("p", newer=1)),
         ("spec.newer",),

@@ -123,11 +123,16 @@ class OpaqueConfig(Model):
     parameters: Any = None
 
 
-class DeviceConfig(Model):
-    """Configuration for some requests of a claim, or for all requests of a class."""
+class ClassConfig(Model):
+    """Configuration for all requests of a class."""
+
+    opaque: OpaqueConfig | None = None
+
+
+class DeviceConfig(ClassConfig):
+    """Configuration for some requests of a claim."""
 
     requests: Tuple[Str] = ()
-    opaque: OpaqueConfig | None = None
 
 
 def opaque_for(
@@ -178,7 +183,7 @@ class DeviceClassSpec(Model):
     """The devices of a class, and their configuration."""
 
     selectors: Tuple[DeviceSelector] = ()
-    config: Tuple[DeviceConfig] = ()
+    config: Tuple[ClassConfig] = ()
     extended_resource_name: Str | None = None
 
 
