@@ -203,13 +203,13 @@ PHYSICAL = MetricSpec(
     "physical_devices",
     "gauge",
     "Physical devices: counter sets, and devices without counters.",
-    (("driver", "driver"), ("state", "full if nothing that is published still fits, else open")),
+    (("driver", "driver"), ("state", "full if nothing more fits, or open")),
     by_leader=True,
 )
 USE = MetricSpec(
     "use_ratio",
     "gauge",
-    "Share of the physical devices that claims hold, as on the status page (docs/capacity.md).",
+    "Share of physical devices that claims hold, as on the page.",
     (("driver", "driver"),),
     by_leader=True,
 )
