@@ -6,7 +6,7 @@ from importlib import import_module
 import click
 from click.shell_completion import CompletionItem
 
-from reconciler.cli.exits import exit_if_refused, exits_text
+from reconciler.cli.exits import CONTRACT, exit_codes, exit_if_refused, exits_text
 from reconciler.cli.help import add_help_all
 
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
@@ -17,16 +17,16 @@ GROUPS = {
         "top": "Show the usage of devices, and what still fits.",
         "explain": "Explain why a claim is pending, or where it can be allocated.",
         "doctor": "Find problems in slices, classes and claims.",
-        "modes": "Show what is allocated on each device, and what that locks out.",
+        "modes": "Show what each device is used for, and what that locks out.",
         "dashboard": "Open the status page in a browser.",
         "logs": "Summarize or filter the log lines of `run`.",
     },
     "Ask what if": {
         "whatif": "What-if analysis: which claims would fit or be lost.",
         "fit": "Find out how many pods of some sets would fit, and where.",
-        "capacity": "Capacity planning: how many nodes of which shapes a demand needs.",
-        "make-room": "Find the cheapest pods to evict so that a claim, pod or gang fits.",
-        "drain": "Find out whether everything on a node or device can go elsewhere.",
+        "capacity": "Find out how many nodes of which shapes a demand needs.",
+        "make-room": "Find the cheapest pods to evict so that something fits.",
+        "drain": "Find out whether all on a node or device can go elsewhere.",
         "defragment": "Find pods to move so that more large devices fit.",
     },
     "Allocate": {
@@ -37,7 +37,7 @@ GROUPS = {
     },
     "Convert and migrate": {
         "convert": "Convert manifests of any version to resource.k8s.io/v1.",
-        "migrate": "Rewrite requests for extended resources in manifests to claims.",
+        "migrate": "Rewrite requests for extended resources to claims.",
     },
     "Operate": {
         "replay": "Repeat the decisions of a journal and compare.",
@@ -66,7 +66,7 @@ class LazyGroup(click.Group):
         import_module("reconciler.plugins")  # registers them, before a command looks for them
         command = getattr(import_module(f"reconciler.cli.{name}"), name)
         assert isinstance(command, click.Command)
-        command.epilog = exits_text(cmd_name)
+        command.epilog = exits_text(exit_codes(cmd_name))
         add_help_all(command)
         return command
 
@@ -98,7 +98,11 @@ class LazyGroup(click.Group):
                 formatter.write_dl([(name.ljust(width), line) for name, line in group.items()])
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=exits_text(CONTRACT),
+)
 @click.version_option(package_name="dra-reconciler", prog_name="dra-reconciler")
 def main() -> None:
     """Allocate devices on Kubernetes, for a cluster or for manifest files.

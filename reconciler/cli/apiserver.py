@@ -20,7 +20,7 @@ from reconciler.api.objects.semantics import NEWEST_MINOR, Semantics
 from reconciler.api.validation.kinds import Object
 from reconciler.cli.convert import read_for_server
 from reconciler.cli.exits import Exit, exit_on_errors
-from reconciler.cli.options import files_option
+from reconciler.cli.options import files_option, strict_option
 from reconciler.control.offline import decide
 from reconciler.embedded import ApiServer, run_controllers, serve
 from reconciler.embedded.accounts import Roles, read_tokens
@@ -86,6 +86,7 @@ def schedule(others: Iterable[Object], pod: Object) -> tuple[str, Object] | None
     help="Changes to keep of each kind, at least: a watch or page from before them gets a 410.",
 )
 @files_option(required=False)
+@strict_option
 def apiserver(
     port: int,
     host: str,

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TextIO
 
 import click
 import yaml
+from msgspec.structs import replace
 
 from reconciler.api.convert.layout import Rename
 from reconciler.api.convert.objects import Converted, converted
@@ -21,7 +22,14 @@ from reconciler.api.versions.kinds import OLDEST_MINOR
 from reconciler.api.versions.reading import needs_conversion
 from reconciler.cel.refusals import REFUSES
 from reconciler.cli.exits import NoAnswer, exit_unless
-from reconciler.cli.input import nothing_in, read_manifests, report_ignored, report_refused, report_warnings
+from reconciler.cli.input import (
+    known_alone,
+    nothing_in,
+    read_manifests,
+    report_ignored,
+    report_refused,
+    report_warnings,
+)
 from reconciler.cli.options import files_option, output_option, strict_option
 from reconciler.cli.output import as_documents, as_list, plain, track_progress
 
@@ -158,13 +166,15 @@ def read_for_server(paths: Sequence[str]) -> list[dict[str, Any]]:
     """All objects of the manifests in the form that a server stores. Raises NoAnswer if one is invalid."""
     found = list(documents(paths, sys.stdin.buffer))
     refused = [document for document in found if isinstance(document, InvalidDocument)]
+    read = [document for document in found if isinstance(document, Document)]
+    refused += known_alone(replace(bundle(read), refused=())).refused
     report_refused(refused)
     if refused:
         raise NoAnswer("a server takes all of the input or none: nothing was started")
     if paths and not found:
         raise NoAnswer(nothing_in(paths))
     warnings: list[str] = []
-    raws = as_served(_servable([one for one in found if isinstance(one, Document)]), warnings.append)
+    raws = as_served(_servable(read), warnings.append)
     report_warnings(warnings)
     return raws
 

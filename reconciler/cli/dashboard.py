@@ -23,7 +23,7 @@ from reconciler.cli.configured import deployment_option
 from reconciler.cli.connection import Connection
 from reconciler.cli.convert import read_for_server
 from reconciler.cli.exits import Exit, NoAnswer, Unreachable, exit_on_errors
-from reconciler.cli.options import cluster_options, files_option
+from reconciler.cli.options import cluster_options, files_option, strict_option
 from reconciler.cli.output import remark
 from reconciler.cluster.client import Client
 from reconciler.cluster.http import CONNECT_SECONDS, HttpTransport
@@ -46,6 +46,7 @@ Authorization = Callable[[], Awaitable[str]]
 
 @click.command()
 @files_option(required=False)
+@strict_option
 @cluster_options
 @deployment_option()
 @click.option(

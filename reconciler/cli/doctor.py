@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TextIO
 
@@ -9,7 +10,8 @@ import click
 from msgspec.structs import replace
 
 from reconciler.analysis.doctor.checks import as_json, as_sarif, counts, examine, worst_first
-from reconciler.analysis.doctor.findings import Finding, Severity, read_input
+from reconciler.analysis.doctor.findings import DoctorInput, Finding, Severity, read_input
+from reconciler.api.manifests.bundle import kind_of
 from reconciler.api.manifests.documents import Document, InvalidDocument, Origin, lines_of, of_texts, texts
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.cluster import connected, list_objects
@@ -22,7 +24,7 @@ from reconciler.cli.contexts import (
     report_unreached,
 )
 from reconciler.cli.exits import NoAnswer, Unreachable, errors_as, exit_unless
-from reconciler.cli.input import nothing_in
+from reconciler.cli.input import nothing_in, nothing_usable
 from reconciler.cli.options import (
     FOR_PEOPLE,
     cluster_options,
@@ -99,10 +101,11 @@ def doctor(
             with errors_as(Unreachable):
                 found = [_document(raw) for raw in asyncio.run(_listed(connection))]
         data = read_input(found, rules)
-        if files and not (data.documents or data.refused):
-            raise NoAnswer(nothing_in(files))
         progress.stage("checking")
         findings = worst_first(_with_lines(examine(data), sources))
+    unread = files and _nothing_read(data, files)
+    if unread and not findings:
+        raise NoAnswer(unread)
     match output:
         case "json" | "yaml":
             echo_value(as_json(findings), output)
@@ -115,7 +118,18 @@ def doctor(
                 click.echo(name)
         case _:
             print_findings(findings, sys.stdout, wide=output == "wide")
+    if unread:
+        raise NoAnswer(unread)
     exit_unless(_is_well(findings, strict=strict))
+
+
+def _nothing_read(data: DoctorInput, files: Sequence[str]) -> str:
+    """What manifests without an object that can be read have instead; empty if they have one."""
+    if any(one.entry for one in data.documents):
+        return ""
+    invalid = {one.origin for one in data.refused}
+    others = (one.document for one in data.documents if one.document.origin not in invalid)
+    return nothing_usable(len(data.refused), Counter(kind_of(one.raw) for one in others)) or nothing_in(files)
 
 
 def _examine_contexts(

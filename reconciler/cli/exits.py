@@ -27,8 +27,13 @@ class Exit(IntEnum):
     """The cluster cannot be reached, or does not allow it."""
 
 
-_USAGE = "the command line is invalid, or nothing that it names can be read"
-_UNREACHABLE = "the cluster cannot be reached, or does not allow it"
+CONTRACT: Mapping[Exit, str] = {
+    Exit.YES: "yes: all that was asked for is so, and all of the input was read",
+    Exit.NO: "no; work is pending, there are findings, or some input was refused",
+    Exit.USAGE: "the command line is invalid, or nothing that it names can be read",
+    Exit.UNREACHABLE: "the cluster cannot be reached, or does not allow it",
+}
+"""What the codes mean for all commands"""
 OFFLINE = frozenset(
     {"allocate", "apiserver", "completion", "convert", "demo", "logs", "migrate", "replay"},
 )
@@ -95,16 +100,13 @@ def exit_codes(command: str) -> dict[Exit, str]:
     if command not in ANSWERS:
         return {}
     yes, no = ANSWERS[command]
-    codes = {Exit.YES: yes, Exit.NO: no, Exit.USAGE: _USAGE, Exit.UNREACHABLE: _UNREACHABLE}
+    codes = {**CONTRACT, Exit.YES: yes, Exit.NO: no}
     absent = ({Exit.UNREACHABLE} if command in OFFLINE else set()) | (set() if no else {Exit.NO})
     return {code: meaning for code, meaning in codes.items() if code not in absent}
 
 
-def exits_text(command: str) -> str:
-    """The exit codes of a command, for the end of its help; empty if the table has none."""
-    codes = exit_codes(command)
-    if not codes:
-        return ""
+def exits_text(codes: Mapping[Exit, str]) -> str:
+    """Exit codes with their meanings, for the end of a help."""
     lines = ["\b", "Exit codes:"]
     for code, meaning in codes.items():
         # click indents the text by two columns, and does not wrap it.

@@ -2,7 +2,7 @@
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -44,14 +44,14 @@ def read_first_and_all(paths: Sequence[str], progress: ProgressTracker) -> tuple
 def _bundle(
     read: Iterable[Document | InvalidDocument], paths: Sequence[str], progress: ProgressTracker
 ) -> Bundle:
-    found = _known_alone(bundle(progress.each("reading manifests", read)))
+    found = known_alone(bundle(progress.each("reading manifests", read)))
     if paths and not (found.size or any(map(_is_question, found.others.values()))):
         report_refused(found.refused)
-        raise NoAnswer(_nothing_usable(found) if found.refused or found.others else nothing_in(paths))
+        raise NoAnswer(nothing_usable(len(found.refused), found.ignored) or nothing_in(paths))
     return found
 
 
-def _known_alone(found: Bundle) -> Bundle:
+def known_alone(found: Bundle) -> Bundle:
     """Report fields and kinds that no release has; with `--strict`, refuse their objects."""
     unknown = [*unknown_parts(found)]
     if not strict():
@@ -71,11 +71,11 @@ def _is_question(document: Document) -> bool:
     return str(document.raw.get("apiVersion")).startswith("dra-reconciler.io/")
 
 
-def _nothing_usable(found: Bundle) -> str:
-    """What was found instead of an object that can be read."""
-    invalid = [f"{counted(len(found.refused), 'invalid object')}"] if found.refused else []
-    others = [f"{count} {kind}" for kind, count in sorted(found.ignored.items())]
-    return f"no object that is used here was read, only {', '.join(invalid + others)}"
+def nothing_usable(refused: int, others: Mapping[str, int]) -> str:
+    """What was found instead of an object that can be read, by kind; empty if nothing was."""
+    found = [counted(refused, "invalid object")] if refused else []
+    found += [f"{count} {kind}" for kind, count in sorted(others.items())]
+    return f"no object that is used here was read, only {', '.join(found)}" if found else ""
 
 
 def nothing_in(paths: Iterable[str]) -> str:

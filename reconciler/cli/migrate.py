@@ -2,22 +2,24 @@
 
 import difflib
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
-from reconciler.api.manifests.bundle import bundle
+from reconciler.api.manifests.bundle import bundle, kind_of
 from reconciler.api.manifests.documents import Document, InvalidDocument, documents
 from reconciler.api.migrate.pods import Template
 from reconciler.api.migrate.special_claims import MOST, Resources, mapping, read_map
-from reconciler.api.migrate.workloads import Migration
+from reconciler.api.migrate.workloads import Migration, is_used
 from reconciler.api.migrate.workloads import migrate as migrate_objects
 from reconciler.api.objects.claims import DeviceClass
 from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
-from reconciler.cli.input import nothing_in, report_refused
-from reconciler.cli.options import manifest_options, namespace_option, output_option
+from reconciler.cli.input import known_alone, nothing_in, nothing_usable, report_refused
+from reconciler.cli.options import manifest_options, namespace_option, output_option, strict_option
 from reconciler.cli.output import Console, as_documents, as_list, object_name, plain, print_line, remark
 from reconciler.errors import counted
 
@@ -26,6 +28,7 @@ _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
 @click.command()
 @manifest_options
+@strict_option
 @click.option(
     "--map",
     "map_file",
@@ -70,9 +73,14 @@ def migrate(
     found = list(documents(files, sys.stdin.buffer))
     read = [one for one in found if isinstance(one, Document)]
     refused = [one for one in found if isinstance(one, InvalidDocument)]
-    if files and not found:
-        raise NoAnswer(nothing_in(files))
-    classes = bundle(one for one in read if one.raw.get("kind") == "DeviceClass").of(DeviceClass)
+    ours = known_alone(replace(bundle(read), refused=()))  # what is invalid stays as it is
+    refused += ours.refused
+    read = [one for one in read if one.origin not in {other.origin for other in ours.refused}]
+    if files and not any(is_used(one.raw) for one in read):
+        report_refused(refused)
+        others = Counter(kind_of(one.raw) for one in read)
+        raise NoAnswer(nothing_usable(len(refused), others) or nothing_in(files))
+    classes = ours.of(DeviceClass)
     with errors_as(NoAnswer):
         resources = mapping(classes, read_map(map_file), str(map_file or ""))
         ahead = list(_ahead(resources, counts or 0))

@@ -47,12 +47,15 @@ def _set_strict(ctx: click.Context, _param: click.Parameter, value: bool) -> Non
     ctx.meta[_STRICT] = value
 
 
-strict_option: Decorator = click.option(
-    "--strict",
-    is_flag=True,
-    expose_value=False,
-    callback=_set_strict,
-    help="Refuse objects with fields or kinds that no release of Kubernetes has.",
+strict_option, advanced_strict_option = (
+    option(
+        "--strict",
+        is_flag=True,
+        expose_value=False,
+        callback=_set_strict,
+        help="Refuse objects with fields or kinds that no release of Kubernetes has.",
+    )
+    for option in (click.option, advanced_option)
 )
 """For commands that read manifests, see `strict`"""
 
@@ -151,7 +154,7 @@ def fleet_options(
 
     And `--steps`, if there is a default for it.
     """
-    options = [
+    options: list[Decorator] = [
         files_option(required=False),
         strict_option,
         cluster_options_to(DEFAULT_WITHOUT_FILES, with_files=with_files),

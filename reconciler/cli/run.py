@@ -17,7 +17,7 @@ from reconciler.aio.tasks import Stopped, unless
 from reconciler.cli.convert import read_for_server
 from reconciler.cli.exits import Exit, NoAnswer, errors_as, exit_on_errors
 from reconciler.cli.help import F, advanced_option, all_of, first_sentence
-from reconciler.cli.options import Duration, connection_options, files_option
+from reconciler.cli.options import Duration, advanced_strict_option, connection_options, files_option
 from reconciler.cli.rule_options import (
     demand_option,
     exclusion_scope_option,
@@ -101,6 +101,7 @@ def _option_of(field: FieldInfo, flag: Flag) -> dict[str, Any]:
 @demand_option
 @click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings as YAML.")
 @files_option(required=False)
+@advanced_strict_option
 def run(config: Path | None, files: tuple[str, ...], **flags: Any) -> None:
     """Allocate devices to claims until SIGINT or SIGTERM; then finish the writes in progress.
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from kernels.types import Mask
 from reconciler.analysis.capacity.use import held_under_taint
 from reconciler.analysis.doctor import findings
-from reconciler.analysis.doctor.findings import DoctorInput, Finding, shortened, suggestion
+from reconciler.analysis.doctor.findings import DoctorInput, Finding, shortened
 from reconciler.analysis.doctor.manifests import nested
 from reconciler.analysis.doctor.slices import is_complete, newest
 from reconciler.api.manifests.bundle import Entry
@@ -29,6 +29,7 @@ from reconciler.api.objects.claims import (
 from reconciler.api.objects.gangs import MAX_DEPTH, CompositePodGroup, GangKey, GangSource, PodGroup
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.semantics import COMPOSITE_GROUPS
+from reconciler.api.objects.similar_names import suggestion
 from reconciler.api.objects.slices import DeviceTaintRule
 from reconciler.api.objects.validating import subject_of
 from reconciler.api.validation.devices import MAX_COST, too_complex

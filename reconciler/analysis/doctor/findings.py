@@ -13,7 +13,6 @@ from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Node
 from reconciler.api.objects.meta import ApiObject, PoolID
 from reconciler.api.objects.semantics import Semantics
-from reconciler.api.objects.similar_names import closest
 from reconciler.api.objects.slices import Device, DeviceTaintRule, ResourceSlice
 from reconciler.api.objects.validating import subject_of
 from reconciler.state.devices.snapshot import Snapshot
@@ -57,12 +56,6 @@ class Rule(Struct, frozen=True):
     def finding(self, entry: Entry, field: str, what: str) -> Finding:
         """A violation of this rule in an object."""
         return self.finding_at(entry.origin, subject_of(entry.raw), field, what)
-
-
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """`; did you mean x?` for a name that is similar to a known one in any case, else empty."""
-    close = closest(name, known, most=1, cutoff=0.75)
-    return f"; did you mean {close[0]}?" if close else ""
 
 
 def shortened(names: Iterable[str], limit: int = 3) -> str:

@@ -4,14 +4,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from reconciler.analysis.doctor import findings
-from reconciler.analysis.doctor.findings import DoctorInput, Finding, suggestion
+from reconciler.analysis.doctor.findings import DoctorInput, Finding
 from reconciler.api.manifests.bundle import Entry, already_read
 from reconciler.api.manifests.documents import UNRENDERED, Origin
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import GATES, NEWEST_MINOR
+from reconciler.api.objects.similar_names import suggestion
 from reconciler.api.objects.validating import subject_of
 from reconciler.api.versions.ignored import GATED, UNUSED, parts_of, unknown_in
-from reconciler.api.versions.kinds import NOT_FOLLOWED, RESOURCE, is_newer
+from reconciler.api.versions.kinds import NAMES, NOT_FOLLOWED, RESOURCE, is_newer
 from reconciler.api.versions.shapes import mappings
 
 
@@ -132,6 +133,8 @@ def unknown_kinds(data: DoctorInput) -> Iterator[Finding]:
         group, _, _ = str(raw.get("apiVersion")).rpartition("/")
         if one.entry is None and is_newer(group, str(raw.get("kind"))):
             what = f"ignored: {raw['kind']} of {raw['apiVersion']}, which could change the answer"
+            if raw.get("metadata") != {"name": ""}:  # a server has the kind: it is no slip of the pen
+                what += suggestion(raw["kind"], (kind for its, kind in NAMES if its == group))
             if (group, raw["kind"]) in NOT_FOLLOWED:
                 what = f"ignored: the devices that a {raw['kind']} keeps count as free"
             yield findings.UNKNOWN_KIND.finding_at(one.document.origin, subject_of(raw), "kind", what)

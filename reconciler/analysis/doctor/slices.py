@@ -11,13 +11,14 @@ from msgspec import Struct, field
 
 from kernels.types import Amounts
 from reconciler.analysis.doctor import findings
-from reconciler.analysis.doctor.findings import DoctorInput, Finding, Slices, shortened, suggestion
+from reconciler.analysis.doctor.findings import DoctorInput, Finding, Slices, shortened
 from reconciler.api.manifests.bundle import Entry
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Node
 from reconciler.api.objects.meta import PoolID
 from reconciler.api.objects.quantity import ZERO, Quantity
 from reconciler.api.objects.selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from reconciler.api.objects.similar_names import suggestion
 from reconciler.api.objects.slices import CounterConsumption, ResourceSlice
 from reconciler.errors import Rejected
 

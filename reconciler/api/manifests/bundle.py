@@ -16,7 +16,7 @@ from reconciler.api.objects.claims import POD_CLAIM, DeviceClass, ResourceClaim,
 from reconciler.api.objects.core import Namespace, Pod, PodResourceClaimStatus, is_live
 from reconciler.api.objects.gangs import PodGroup, group_claims
 from reconciler.api.objects.meta import ApiObject, ObjectKey, OwnerReference
-from reconciler.api.objects.similar_names import closest
+from reconciler.api.objects.similar_names import suggestion
 from reconciler.api.objects.storage import STORAGE
 from reconciler.api.objects.validating import subject_of
 from reconciler.api.validation.fields import Field, WrongType
@@ -68,7 +68,7 @@ class Bundle(Struct, frozen=True):
     @property
     def ignored(self) -> Counter[str]:
         """Number of objects of each kind that is not read."""
-        return Counter(_kind(document.raw) for document in self.others.values())
+        return Counter(kind_of(document.raw) for document in self.others.values())
 
     @property
     def size(self) -> int:
@@ -106,7 +106,7 @@ def bundle(found: Iterable[Document | InvalidDocument]) -> Bundle:
     return Bundle(entries, tuple(refused), others, tuple(warnings))
 
 
-def _kind(raw: Mapping[str, Any]) -> str:
+def kind_of(raw: Mapping[str, Any]) -> str:
     """The kind; with its version if another API group uses the name of a kind that we read."""
     return f"{raw['kind']} of {raw.get('apiVersion')}" if raw["kind"] in KINDS else str(raw["kind"])
 
@@ -380,7 +380,7 @@ def _unknown_fields(found: Bundle) -> Iterator[InvalidDocument]:
         for path, name, known in unknown_in(type(entry.object), entry.raw):
             if name not in names:
                 names.add(name)
-                reason = f"no release has this field{_meant(name, known)}"
+                reason = f"no release has this field{suggestion(name, known)}"
                 yield invalid_document(entry.origin, subject_of(entry.raw), path, reason)
 
 
@@ -390,10 +390,5 @@ def _unknown_kinds(found: Bundle) -> Iterator[InvalidDocument]:
     for document in found.others.values():
         group, kind = str(document.raw.get("apiVersion")).rpartition("/")[0], str(document.raw.get("kind"))
         if group == RESOURCE and is_newer(group, kind):
-            reason = f"no release has this kind{_meant(kind, known)}"
+            reason = f"no release has this kind{suggestion(kind, known)}"
             yield invalid_document(document.origin, subject_of(document.raw), "kind", reason)
-
-
-def _meant(name: str, known: Iterable[str]) -> str:
-    close = closest(name, known, most=1, cutoff=0.75)
-    return f"; did you mean {close[0]}?" if close else ""

@@ -8,7 +8,7 @@ from reconciler.api.migrate.pods import Json, Template, metadata_of, rewrite, su
 from reconciler.api.migrate.special_claims import Resources
 from reconciler.api.objects.claims import EXACT_COUNT, ResourceClaimTemplate
 from reconciler.api.versions.kinds import KINDS
-from reconciler.api.versions.reading import read
+from reconciler.api.versions.reading import is_ours, read
 from reconciler.errors import Malformed, Rejected
 
 KIND = "ResourceClaimTemplate"
@@ -116,6 +116,15 @@ POD_SPECS: Mapping[tuple[str, str], Sequence[str]] = {
 """API group and kind -> where its pod specs are; `*` stands for each entry of a list"""
 
 
+def is_used(raw: Mapping[str, Any]) -> bool:
+    """Whether an object is read or rewritten."""
+    return is_ours(raw) or (_group(raw), str(raw.get("kind"))) in POD_SPECS
+
+
+def _group(raw: Mapping[str, Any]) -> str:
+    return str(raw.get("apiVersion") or "").rpartition("/")[0]
+
+
 class Change(NamedTuple):
     """One object of the input."""
 
@@ -172,8 +181,7 @@ def _change(raw: Json, resources: Resources, there: Templates, *, gate: bool) ->
 
 
 def _rewritten(raw: Json, resources: Resources, *, gate: bool) -> tuple[Json, list[Template], list[str]]:
-    group = str(raw.get("apiVersion") or "").rpartition("/")[0]
-    path = POD_SPECS.get((group, str(raw.get("kind"))))
+    path = POD_SPECS.get((_group(raw), str(raw.get("kind"))))
     templates: list[Template] = []
     unmapped: list[str] = []
     if path is None:

@@ -15,6 +15,11 @@ def closest(name: str, known: Iterable[str], *, most: int = SHOWN, cutoff: float
     return [spelled[one] for one in get_close_matches(name.casefold(), spelled, n=most, cutoff=cutoff)]
 
 
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """`; did you mean x?` for a name that is similar to a known one in any case, else empty."""
+    return _meant(closest(name, known, most=1, cutoff=0.75))
+
+
 def instead(name: str, known: Collection[str], noun: str) -> str:
     """`; did you mean a or b?`, or `; known nodes (7): a, b, c and 4 more`. `noun`: in the plural."""
     return _meant(closest(name, known)) or _list(sorted(known), noun)

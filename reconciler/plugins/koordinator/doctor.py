@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from reconciler.analysis.doctor.checks import Checks
-from reconciler.analysis.doctor.findings import DoctorInput, Finding, Rule, Severity, shortened, suggestion
+from reconciler.analysis.doctor.findings import DoctorInput, Finding, Rule, Severity, shortened
 from reconciler.api.manifests.bundle import Entry
 from reconciler.api.manifests.documents import Origin
 from reconciler.api.objects.core import Node, Pod
+from reconciler.api.objects.similar_names import suggestion
 from reconciler.api.objects.validating import read, subject_of, validated
 from reconciler.api.versions.ignored import unknown_in
 from reconciler.api.versions.shapes import Raw, mapping, mappings

@@ -194,4 +194,4 @@ def test_what_is_left_is_named_and_decides_the_exit_code(tmp_path: Path):
     wrong = run(tmp_path, together(CLASS, POD.replace("gpu: 3", "gpu: 3m")))
     assert wrong.exit_code == 1
     assert "3m is not a whole number of devices" in wrong.stderr
-    assert run(tmp_path, "- 1\n").exit_code == 1
+    assert run(tmp_path, "- 1\n").exit_code == 2

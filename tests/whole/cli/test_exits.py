@@ -7,7 +7,9 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from click.testing import CliRunner
@@ -70,6 +72,7 @@ FILES = {
     "run.log": LINE,
     "empty.log": "nothing\n",
     "empty.yaml": "",
+    "unknown.yaml": claim("x").replace("ResourceClaim", "ResourceCliam"),
     "others.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n",
 }
 
@@ -126,7 +129,7 @@ UNREADABLE: dict[str, tuple[str, ...]] = {
     "modes": ("-f", "others.yaml"),
     "release-gates": ("-n", "a", "-A"),
     "replay": ("empty.log",),
-    "run": ("--own-driver", "gpu.example.com", "--lease-duration", "-1s", *NO_SERVER),
+    "run": ("--embedded", "-f", "wrong.yaml"),
     "top": ("-f", "bad.yaml"),
     "whatif": ("-f", "empty.yaml"),
 }
@@ -190,11 +193,57 @@ def test_nothing_readable_is_no_answer(here: Path, command: str):
     assert "Error: " in result.stderr
 
 
+@pytest.mark.parametrize("command", [name for name, asked in UNREADABLE.items() if "-f" in asked])
+def test_input_without_an_object_that_is_read_is_no_answer(here: Path, command: str):
+    more = {"capacity": ["--pending"], "drain": ["n1"], "explain": ["-A"], "make-room": ["a"]}
+    asked = {**more, "whatif": ["--drain", "n1"], "run": ["--embedded"]}.get(command, [])
+    said = {
+        "empty.yaml": "empty.yaml is empty",
+        "bad.yaml": "is a list, not an object",
+        "unknown.yaml": "did you mean",
+    }
+    if command not in SIGNALLED:  # a server serves all kinds
+        said["others.yaml"] = "only 1 ConfigMap"
+    for file, text in said.items():
+        result = CliRunner().invoke(main, [command, *asked, "-f", file])
+        assert (result.exit_code, text in " ".join(result.output.split())) == (2, True), result.output
+
+
 @pytest.mark.parametrize("command", REACHING)
 def test_a_cluster_that_cannot_be_reached(here: Path, command: str):
     result = CliRunner().invoke(main, [command, *REACHING[command]])
     assert result.exit_code == 3, result.output
     assert "127.0.0.1:1" in result.stderr
+
+
+class Forbidding(BaseHTTPRequestHandler):
+    """An API server that allows nothing."""
+
+    def do_GET(self) -> None:
+        body = b'{"kind": "Status", "status": "Failure", "message": "nothing is allowed", "code": 403}'
+        self.send_response(403)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Nothing on standard error."""
+
+
+@pytest.fixture(scope="module")
+def forbidding() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Forbidding) as server:
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize("command", REACHING)
+def test_a_cluster_that_does_not_allow_it(here: Path, forbidding: str, command: str):
+    asked = [forbidding if word == NO_SERVER[1] else word for word in REACHING[command]]
+    result = CliRunner().invoke(main, [command, *asked])
+    assert (result.exit_code, "nothing is allowed" in result.stderr) == (3, True), result.output
 
 
 @pytest.mark.parametrize("command", ["allocate", "capacity", "explain", "modes", "top"])
