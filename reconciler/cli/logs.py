@@ -142,7 +142,7 @@ def summarize(lines: Iterable[Line]) -> Summary:
             reason = str(line.fields.get("reason", ""))
             found.reasons[reason] += 1
             found.waiting.update(dict.fromkeys(line.claims, reason))
-        elif line.event in ("claim allocated", "claim deleted"):
+        elif line.event in ("claim allocated", *ENDS):
             for claim in line.claims:
                 found.waiting.pop(claim, None)
         elif line.event == "reconcile will be retried":
@@ -163,6 +163,7 @@ def latencies(durations: Sequence[float]) -> dict[str, float]:
     return {**ranks, "max": ordered[-1]}
 
 
+ENDS = ("claim freed", "claim deallocated", "claim deleted")
 POLL_SECONDS = 0.5
 _HIDDEN = ("timestamp", "level", "logger", "event", "decision_id", "counts")
 
@@ -214,7 +215,7 @@ def logs(
         for line in seen.noting(reader.read(texts))
         if (oldest is None or line.at >= oldest)
         and (claim is None or str(_key(claim)) in line.claims)
-        and (pod is None or str(_key(pod)) in line.pods)
+        and (pod is None or seen.is_about(line, str(_key(pod))))
         and (reason is None or line.fields.get("reason") == reason)
         and (slow is None or (line.milliseconds or 0.0) >= slow * 1000)
     )
@@ -235,15 +236,16 @@ def logs(
     if not seen.any:
         raise NoAnswer("no line of dra-reconciler: is this the log of `run`, as JSON?")
     if not count:
-        remark(seen.hint(claim, reason))
+        remark(seen.hint(claim, pod, reason))
     exit_unless(bool(count))
 
 
 class _Seen:
-    """The claims and reasons of all lines, for the message if none of them matches."""
+    """What all lines name, for the message if none of them matches; and the claims of each pod."""
 
     def __init__(self) -> None:
         self._claims: set[ObjectKey] = set()
+        self._pods: dict[ObjectKey, set[str]] = {}
         self._reasons: set[str] = set()
         self.any = False
         """Whether there is any line"""
@@ -253,12 +255,20 @@ class _Seen:
         for line in lines:
             self.any = True
             self._claims.update(_key(name) for name in line.claims)
+            for pod in line.pods:
+                self._pods.setdefault(_key(pod), set()).update(line.claims)
             if isinstance(reason := line.fields.get("reason"), str):
                 self._reasons.add(reason)
             yield line
 
-    def hint(self, claim: str | None, reason: str | None) -> str:
+    def is_about(self, line: Line, pod: str) -> bool:
+        """Whether a line is about a pod, or about a claim of its: that of an end names no pod."""
+        return pod in line.pods or not self._pods.get(_key(pod), set()).isdisjoint(line.claims)
+
+    def hint(self, claim: str | None, pod: str | None, reason: str | None) -> str:
         """Why no line matches."""
+        if pod is not None and self._pods and (key := _key(pod)) not in self._pods:
+            return f"no line is about pod {key}{key_instead(key, self._pods.keys(), 'pods')}"
         if claim is not None and self._claims and (key := _key(claim)) not in self._claims:
             return f"no line is about claim {key}{key_instead(key, self._claims, 'claims')}"
         if reason is not None and self._reasons and reason not in self._reasons:
@@ -343,8 +353,7 @@ def _word(value: object) -> str:
 
 
 def _print_summary(summary: Summary, console: Console) -> None:
-    ended = {what: summary.events[f"claim {what}"] for what in ("freed", "deleted")}
-    told = [f"{count} {what}" for what, count in ended.items() if count]
+    told = [f"{summary.events[end]} {end.split()[1]}" for end in ENDS if summary.events[end]]
     allocated = f"{counted(summary.events['claim allocated'], 'claim')} allocated"
     counts = ", ".join([allocated, *told, f"{len(summary.waiting)} still pending"])
     print_line(console, counts)

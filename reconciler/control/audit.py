@@ -19,6 +19,7 @@ from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
 from reconciler.api.objects.semantics import GroupMode
 from reconciler.control.build_ahead import build_ahead
 from reconciler.control.decisions.allocating import (
+    Deallocated,
     ExclusionViolated,
     GroupModeChanged,
     HeldTwice,
@@ -144,20 +145,24 @@ class ReclaimedByScheduler:
 
     def note(self, thing: ApiObject) -> None:
         """Compare a new version of a claim with the store, before it is applied."""
-        if not isinstance(thing, ResourceClaim) or thing.allocation is not None or thing.deleting:
+        before, uid = self._store.claims.get(thing.key), thing.metadata.uid
+        if not isinstance(thing, ResourceClaim) or thing.allocation is not None or uid in self._withdrawing:
             return
-        before = self._store.claims.get(thing.key)
-        if before is None or before.metadata.uid != thing.metadata.uid or not written_by_us(before):
+        held = before.allocation if before is not None and before.metadata.uid == uid else None
+        if before is None or held is None or not written_by_us(before):
             return
+        devices = tuple(result.id for result in held.devices.results)
         pod = self._pod(thing.key)
-        if pod is None or pod.spec.node_name or thing.metadata.uid in self._withdrawing:
-            return  # the resourceclaim controller frees a bound pod's claim; the pod's end may be told later
-        self._uids[thing.key] = thing.metadata.uid
+        if thing.deleting or pod is None or pod.spec.node_name:
+            # The resourceclaim controller frees a claim whose pods have ended, which may be told later.
+            self._report(Deallocated(thing.key, devices))
+            return
+        self._uids[thing.key] = uid
         if any(one.uid == pod.metadata.uid for one in before.status.reserved_for):
-            return  # most likely the pod was bound and has ended, and both are told later: no reason to warn
-        held = before.allocation
-        node = pinned_to(held.node_selector) if held is not None else ""
-        devices = tuple(result.id for result in held.devices.results) if held is not None else ()
+            # Most likely the pod was bound and has ended, and both are told later: no reason to warn.
+            self._report(Deallocated(thing.key, devices))
+            return
+        node = pinned_to(held.node_selector)
         self._report(
             Reclaimed(thing.key, pod.key, node, devices, self._reasons_against(pod, node), gang_of(pod))
         )

@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from threading import RLock
@@ -201,17 +201,30 @@ def _time(event: EventDict) -> str:
 
 
 def _parts(event: EventDict) -> Iterator[str]:
-    """Yield the fields that are shown: names, numbers, then sentences."""
+    """Yield the fields that are shown: the reason, names, numbers, then sentences without the names."""
+    names = [one for name in ("claim", "claims", "pod") for one in _listed(event.get(name))]
+    if event.get("reason"):
+        yield _text("reason", event["reason"])
     for name, value in event.items():
-        if name in HIDDEN or name in PROSE or name == ALONE or value in (None, "", [], ()):
+        if name in (*HIDDEN, *PROSE, ALONE, "reason") or value in (None, "", [], ()):
             continue
         if name == "duration_ms":
             yield f"({value:.0f} ms)"
-        elif name in ("claim", "claims", "pod", "pods", "unit", "devices", "device", "reason", "server"):
+        elif name in ("claim", "claims", "pod", "pods", "unit", "devices", "device", "server"):
             yield _text(name, value)
         else:
             yield f"{name}={_text(name, value)}"
-    yield from (_text(name, event[name]) for name in PROSE if event.get(name))
+    yield from (_unnamed(_text(name, event[name]), names) for name in PROSE if event.get(name))
+
+
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, (list, tuple)) else () if value is None else (value,)
+
+
+def _unnamed(text: str, names: Iterable[Any]) -> str:
+    """A sentence without the object at its start that the line names: `claim a/b, request gpu: ...`."""
+    starts = (f"{kind}{name}{end}" for name in names for kind in ("claim ", "") for end in (", ", ": ", " "))
+    return text.removeprefix(next(filter(text.startswith, starts), ""))
 
 
 def _text(name: str, value: Any) -> str:

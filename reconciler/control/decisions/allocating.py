@@ -117,6 +117,17 @@ class Freed(Decision):
 
 
 @dataclass(frozen=True, slots=True)
+class Deallocated(Decision):
+    """Another client removed our allocation, as kube-controller-manager does when the pods have ended."""
+
+    LINES: ClassVar = (Line("claim deallocated", Level.INFO),)
+
+    claim: ClaimKey
+    devices: Devices
+    """What it held"""
+
+
+@dataclass(frozen=True, slots=True)
 class Deleted(Decision):
     """A claim of ours was deleted."""
 

@@ -97,7 +97,7 @@ def test_a_deleted_claim_waits_no_longer_and_ends_its_timeline():
     events = [
         json.loads(text)["event"] for text in run("--pod", "p", "-o", "json", lines=lines).stdout.splitlines()
     ]
-    assert events == ["claim pending", "pod ungated"]
+    assert events == ["claim pending", "claim deleted", "pod ungated"], "the end of a claim names no pod"
 
 
 @pytest.mark.parametrize("name", ["a", "default/a"])

@@ -16,7 +16,7 @@ from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from reconciler.control.audit import Auditor, ReclaimedByScheduler
-from reconciler.control.decisions.allocating import Deleted, HeldTwice
+from reconciler.control.decisions.allocating import Deleted, HeldTwice, Reclaimed
 from reconciler.control.decisions.declaration import Decision
 from reconciler.control.intake import Intake
 from reconciler.state.store import Store
@@ -193,8 +193,10 @@ def told_after(*pods: Object, reserved_for: str = "") -> list[str]:
     nothing = held_before.status.model_copy(update={"allocation": None, "reserved_for": ()})
     freed = held_before.model_copy(update={"status": nothing})
     reclaimed.note(freed)
-    assert (freed in reclaimed) == bool(told or reserved_for)
-    return [one.pod.name for one in told]
+    warned = [one.pod.name for one in told if isinstance(one, Reclaimed)]
+    assert (freed in reclaimed) == bool(warned or reserved_for)
+    assert len(told) == 1, "either a warning, or a line that it was deallocated"
+    return warned
 
 
 WAITS, BOUND = pod("p1", "a", gates=()), pod("p0", "a", gates=(), nodeName="n0")

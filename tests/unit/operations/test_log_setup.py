@@ -224,11 +224,11 @@ def test_an_allocation_is_one_line():
 
 
 def test_a_long_message_is_cut_between_words():
-    message = "request gpu: 4 of 65 devices match class and selectors; 1 is free; the request needs 2"
+    message = "claim default/b, request gpu: 4 of 65 devices match class and selectors; 1 is free; it needs 2"
     counts = [{"request": "gpu", "gates": [{"name": "class", "left": 4}]}]
     waits: dict[str, Any] = {"event": "claim pending", "claims": ["default/b"], "reason": "DevicesInUse"}
     line = text(**waits, message=message, counts=counts)
-    assert line == "12:00:00 claim pending: default/b DevicesInUse request gpu: 4 of 65 devices ..."
+    assert line == "12:00:00 claim pending: DevicesInUse default/b request gpu: 4 of 65 devices ..."
     assert len(line) <= 80
     assert "[" not in line
 
