@@ -76,9 +76,10 @@ def node_states(
     columns = [shared_codes(attribute, fleet) for attribute in attributes]
     if fleet.exclusion is not None or not seen or any(column is None for column in columns):
         return None
-    of_topology = _LAYOUTS.of(snapshot.topology)
+    of_topology, plain = _LAYOUTS.of(snapshot.topology)
     if attributes not in of_topology:
-        of_topology[attributes] = _layouts(snapshot.topology, [one for one in columns if one is not None])
+        values = [one for one in columns if one is not None]
+        of_topology[attributes] = _with_values(plain, values) if values else plain
     layouts = of_topology[attributes]
     bits = np.packbits(np.stack(seen)[:, layouts.rows], axis=0)
     begins, (first, behind) = layouts.begins.tolist(), (one.tolist() for one in layouts.sets)
@@ -90,11 +91,13 @@ def node_states(
     return found
 
 
-_LAYOUTS: Cache[Topology, dict[tuple[str, ...], _Layouts]] = Cache(lambda _: {}, on_fork=dict.copy)
-"""By the attributes that are compared"""
+_LAYOUTS: Cache[Topology, tuple[dict[tuple[str, ...], _Layouts], _Layouts]] = Cache(
+    lambda topology: ({}, _layouts(topology)), on_fork=lambda known: (dict(known[0]), known[1])
+)
+"""By the attributes that are compared, and without any"""
 
 
-def _layouts(topology: Topology, values: Sequence[Codes]) -> _Layouts:
+def _layouts(topology: Topology) -> _Layouts:
     fleet, size = topology.fleet, len(topology.order)
     nodes = fleet.codes["node"]
     places = np.where(nodes >= 0, topology.place_of[nodes], -1)
@@ -102,28 +105,49 @@ def _layouts(topology: Topology, values: Sequence[Codes]) -> _Layouts:
     rows = rows[np.argsort(places[rows], kind="stable")]
     counts = np.bincount(places[rows], minlength=size)
     begins = np.concatenate([[0], np.cumsum(counts)])
-    of, filled = np.repeat(np.arange(size), counts), np.flatnonzero(counts)
-    lowest, highest = np.zeros((2, size), dtype=np.int32)
-    columns = [fleet.codes[name][rows] for name in SEEN]
-    sets = [np.ascontiguousarray(one)[rows] for one in fleet.sets.T]
-    for codes in (sets, *([one[rows]] for one in values)):
-        if codes and len(filled):
-            known = np.minimum.reduce([np.where(one < 0, -MISSING, one) for one in codes])
-            lowest[filled] = np.minimum.reduceat(known, begins[filled])
-            least = np.repeat(lowest, counts)
-            columns += [np.where(one < 0, MISSING, one - least) for one in codes]
-        if codes is sets:
-            first = lowest.copy()
-    if sets and len(filled):
-        highest[filled] = np.maximum.reduceat(np.maximum.reduce(sets), begins[filled])
-    columns += [np.ascontiguousarray(one)[rows] for one in fleet.draws.T]
-    content = np.stack(columns)
-    numbers, known_as = np.full(size, -1, dtype=np.int32), dict[bytes, int]()
-    for place in filled.tolist():
-        mine = content[:, begins[place] : begins[place + 1]].tobytes()
-        numbers[place] = known_as.setdefault(mine, len(known_as))
-    numbers[_unclear(topology, rows, of)] = -1
-    return _Layouts(rows, begins, (first, highest + 1), numbers)
+    first, behind = np.zeros((2, size), dtype=np.int32)
+    columns = [*(fleet.codes[name][rows] for name in SEEN), *np.ascontiguousarray(fleet.draws[rows].T)]
+    if sets := [np.ascontiguousarray(one)[rows] for one in fleet.sets.T]:
+        relative, first = _from_least(sets, begins)
+        columns += relative
+        if len(rows):
+            filled = np.flatnonzero(counts)
+            behind[filled] = np.maximum.reduceat(np.maximum.reduce(sets), begins[filled])
+    numbers = _numbered(columns, begins, np.zeros(size, dtype=np.int32))
+    numbers[_unclear(topology, rows, np.repeat(np.arange(size), counts))] = -1
+    return _Layouts(rows, begins, (first, behind + 1), numbers)
+
+
+def _with_values(plain: _Layouts, values: Sequence[Codes]) -> _Layouts:
+    """The layouts of nodes of which these columns (D,) each are compared, too."""
+    columns = [column for one in values for column in _from_least([one[plain.rows]], plain.begins)[0]]
+    return plain._replace(numbers=_numbered(columns, plain.begins, plain.numbers))
+
+
+def _from_least(columns: Sequence[Codes], begins: Rows) -> tuple[list[Codes], Codes]:
+    """Columns (m,) less the least value of each node, and (N,) that value. Nodes may have other codes for
+    what is alike in them.
+    """
+    counts = np.diff(begins)
+    lowest, filled = np.zeros(len(counts), dtype=np.int32), np.flatnonzero(counts)
+    if len(filled):
+        known = np.minimum.reduce([np.where(one < 0, -MISSING, one) for one in columns])
+        lowest[filled] = np.minimum.reduceat(known, begins[filled])
+    least = np.repeat(lowest, counts)
+    return [np.where(one < 0, MISSING, one - least) for one in columns], lowest
+
+
+def _numbered(columns: Sequence[Codes], begins: Rows, before: Codes) -> Codes:
+    """(N,) equal numbers for nodes with equal columns (m,) and equal numbers `before`; -1 for no devices."""
+    content, known_as = np.stack(columns), dict[tuple[int, bytes], int]()
+    numbers = np.full(len(before), -1, dtype=np.int32)
+    for place, (number, begin, end) in enumerate(
+        zip(before.tolist(), begins.tolist(), begins[1:].tolist(), strict=False)
+    ):
+        if number >= 0 and begin < end:
+            key = number, content[:, begin:end].tobytes()
+            numbers[place] = known_as.setdefault(key, len(known_as))
+    return numbers
 
 
 def _unclear(topology: Topology, rows: Rows, of: Rows) -> Mask:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from kernels.fit import fits
-from kernels.groups import distinct
 from kernels.types import Rows
 from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.constraints import Constraint, Tokens, compile_constraint, derived_by
@@ -94,7 +93,7 @@ def _obstacles(constraint: Constraint, options: Sequence[RequestOption], fleet: 
         codes = constraint.of(option)[rows]
         if len(rows) and not (codes >= 0).any():
             yield f"no device that request {option.name} matches has it{_elsewhere(constraint, rows, fleet)}"
-        present = distinct(codes[codes >= 0]).tolist()
+        present = np.flatnonzero(np.bincount(codes[codes >= 0])).tolist()
         found = [constraint.tokens[code] for code in present]
         if not found or not constraint.alone.isdisjoint(present):
             return  # what such values match is another question

@@ -61,12 +61,17 @@ class NodeReach:
         special = self._table(np.where(self._special, kind, kinds), kinds + 1)[:kinds]
         return plain + np.where(self._featured, special, 0)
 
+    @cached_property
+    def _owner(self) -> Amounts:
+        """(D,) the code of the node of each device; the last one for devices of no node."""
+        return np.where(self._node >= 0, self._node, self._local)
+
     def _table(self, kind: Amounts, kinds: int) -> Amounts:
         wide = self._local + 1
-        code = np.where(self._node >= 0, self._node, self._local)
-        local = np.bincount(kind * wide + code, minlength=kinds * wide).reshape(kinds, wide)
+        local = np.bincount(kind * wide + self._owner, minlength=kinds * wide).reshape(kinds, wide)
         found = np.where(self._codes >= 0, local[:, np.maximum(self._codes, 0)], 0)
-        found += np.bincount(kind[self._anywhere], minlength=kinds)[:, np.newaxis]
+        if (at := np.flatnonzero(self._anywhere)).size:
+            found += np.bincount(kind[at], minlength=kinds)[:, np.newaxis]
         nodes, codes = self._pairs
         if len(nodes):
             used = self._selector >= 0
