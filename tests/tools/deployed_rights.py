@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from functools import cache
 from itertools import product
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
@@ -46,8 +47,13 @@ class Right(NamedTuple):
 def documents(*folders: str) -> list[Any]:
     """Every API object of folders below `deploy`; kustomizations are none."""
     paths = [path for folder in folders for path in sorted((DEPLOY / folder).glob("*.yaml"))]
-    found = [one for path in paths for one in yaml.safe_load_all(path.read_text())]
+    found = [one for path in paths for one in _read(path)]
     return [one for one in found if one["kind"] not in ("Kustomization", "Component")]
+
+
+@cache
+def _read(path: Path) -> list[Any]:
+    return list(yaml.safe_load_all(path.read_text()))
 
 
 def policies() -> list[Any]:

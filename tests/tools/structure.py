@@ -8,7 +8,7 @@ while a reconciler serves a claim on the embedded server over HTTP.
 import ast
 import asyncio
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import FrameType
@@ -33,13 +33,16 @@ def entry(module: str) -> str:
     return parts[0] if parts[0] == "kernels" else ".".join(parts[:2])
 
 
-def imports(path: Path) -> Iterator[str]:
+@cache
+def imports(path: Path) -> tuple[str, ...]:
     """Names that a module imports; `from a import b` gives `a.b`."""
+    names: list[str] = []
     for found in ast.walk(ast.parse(path.read_text())):
         if isinstance(found, ast.Import):
-            yield from (alias.name for alias in found.names)
+            names += (alias.name for alias in found.names)
         elif isinstance(found, ast.ImportFrom) and found.module:
-            yield from (f"{found.module}.{alias.name}" for alias in found.names)
+            names += (f"{found.module}.{alias.name}" for alias in found.names)
+    return tuple(names)
 
 
 def entries() -> dict[str, set[str]]:

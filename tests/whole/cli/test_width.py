@@ -1,9 +1,6 @@
 """What people read fits 80 columns: no word is broken, no line is longer, none ends with blanks."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,7 +14,6 @@ from tests.tools.builders import Object, partitioned
 from tests.tools.checkout import ROOT
 from tests.tools.koordinator_builders import gpu
 from tests.tools.koordinator_cluster import machine, wants
-from tests.tools.patience import PATIENCE
 from tests.tools.short_manifests import CLASS, claim, gpus, pod, template, together
 from tests.tools.small_fleet import claim as claim_object
 from tests.tools.small_fleet import held
@@ -125,15 +121,8 @@ def test_help_fits(command: str):
 
 @pytest.mark.loopback
 def test_the_demonstration_ends_with_success_and_fits():
-    done = subprocess.run(
-        [sys.executable, "-m", "reconciler", "demo"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
-        env={**os.environ, "COLUMNS": str(WIDTH)},
-    )
-    assert done.returncode == 0, done.stderr
+    done = CliRunner().invoke(main, ["demo"], env={"COLUMNS": str(WIDTH)})
+    assert done.exit_code == 0, done.stderr
     # Watches are not in step: on a slow machine a claim may be freed before its pod is seen to have ended.
     assert all("taken back by kube-scheduler" in line for line in done.stderr.splitlines())
     assert "claims allocated" in done.stdout

@@ -86,7 +86,7 @@ async def running(
         "event_delay_seconds": 0.0,
         "rebalance_calm_seconds": 0.01,
     }
-    here |= {"lease_seconds": 4.5, "renew_seconds": 3.0, "retry_seconds": 0.05, "write_seconds": 1.5}
+    here |= {"lease_seconds": 4.5, "renew_seconds": 3.0, "retry_seconds": 0.5, "write_seconds": 1.5}
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     async with serve(found.api) as server:
         config = kubeconfig(folder, server)

@@ -56,6 +56,7 @@ async def test_every_command_of_the_page_does_what_it_says(minor, tmp_path):
             assert row.remark.strip("`") in err, f"kubectl {row.command}: {err}"
 
 
+@in_soak
 @pytest.mark.parametrize("minor", KNOWN[1:-1] or [0])
 async def test_what_depends_on_the_version_of_kubectl(minor, tmp_path):
     """How it validates, explains, and asks about the sender."""

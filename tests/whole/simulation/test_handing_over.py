@@ -11,7 +11,7 @@ from tests.tools.simulation.handing_over import asking, named_class, run
 from tests.tools.simulation.mutants import BY_HAND, HANDING, SEEDS, TESTS
 from tests.tools.simulation.stage import LONG, Stage, staged, wanted
 
-SCHEDULES = 15
+SCHEDULES = 8
 
 
 @pytest.mark.parametrize("seed", range(SCHEDULES))
