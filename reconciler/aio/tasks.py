@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from threading import Event, Lock
-from time import process_time, thread_time
+from time import monotonic, process_time, thread_time
 from typing import Any, Never, TypeVar
 
 T = TypeVar("T")
@@ -143,10 +143,12 @@ SLICE = 0.0005
 SHARE = 4
 """How many times as long others then have the interpreter for themselves"""
 LONGEST_PAUSE = 0.05
+RECENT = 1.0
+"""Seconds for which others count as busy: work comes in bursts"""
 
 
 class _Wanted:
-    """Whether to continue. Called often, it gives way: it waits if other threads worked since the last call.
+    """Whether to continue. Called often, it gives way: it waits if other threads worked a moment ago.
 
     One that computes and one that does I/O get the interpreter in turns, and a decision has a hundred of
     them: it would take four times as long, even if the computing thread got only half of the time.
@@ -154,16 +156,16 @@ class _Wanted:
 
     def __init__(self, cancelled: Event) -> None:
         self._cancelled = cancelled
-        self._look()
-
-    def _look(self) -> None:
         self._own, self._all = thread_time(), process_time()
+        self._busy_until = 0.0
 
     def __call__(self) -> bool:
         if (own := thread_time() - self._own) >= SLICE:
-            if process_time() - self._all > own * 1.02:
+            if process_time() - self._all - own > SLICE / 5:
+                self._busy_until = monotonic() + RECENT
+            self._own, self._all = thread_time(), process_time()
+            if monotonic() < self._busy_until:
                 self._cancelled.wait(min(own * SHARE, LONGEST_PAUSE))
-            self._look()
         return not self._cancelled.is_set()
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from aiohttp import web
 from msgspec import Struct
 
-from reconciler.aio.tasks import Closed, ShouldContinue, WorkerThread
+from reconciler.aio.tasks import Closed, ShouldContinue, WorkerThread, postponed
 from reconciler.allocation.dra.budget import Budget, Unfinished, WhileWanted
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.analysis.fitting.fitting import fit
@@ -121,8 +121,13 @@ class Endpoint:
 
     async def _answered(self, work: Callable[[ShouldContinue], dict[str, Any]]) -> dict[str, Any]:
         """Run `work` in the thread. If that is cancelled, the thread ends soon. Raises Busy, and Rejected."""
+
+        def uncollected(wanted: ShouldContinue) -> dict[str, Any]:
+            with postponed():
+                return work(wanted)
+
         try:
-            return await self._worker.run(work)
+            return await self._worker.run(uncollected)
         except (Unfinished, Closed) as exc:
             raise Busy("the answer was cancelled") from exc
 
@@ -150,7 +155,7 @@ class FitEndpoint(Endpoint):
         self._require_free()
         fork, nodes = Forked.fork_of(self._store), self._nodes.fork()
         try:
-            return await self._answered(lambda wanted: _answer_fit(text, fork, nodes, wanted))
+            return await self._answered(partial(_answer_fit, text, fork, nodes))
         finally:
             # The answer says which objects are not listed yet; they are when it is asked again.
             self._nodes.on_demand.want(nodes.on_demand.wanted)

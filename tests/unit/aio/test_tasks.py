@@ -15,6 +15,7 @@ from reconciler.aio.tasks import (
     LONGEST,
     LONGEST_PAUSE,
     MOST,
+    RECENT,
     SHARE,
     SWITCH_INTERVAL,
     Breaks,
@@ -257,16 +258,18 @@ async def test_closing_raises_in_the_caller_and_ends_the_work():
 
 
 def test_work_that_gives_way_waits_in_proportion_while_others_work(monkeypatch: pytest.MonkeyPatch):
-    own, everyone, waits = 0.0, 0.0, list[float]()
+    own, everyone, now, waits = 0.0, 0.0, 0.0, list[float]()
     monkeypatch.setattr(tasks, "thread_time", lambda: own)
     monkeypatch.setattr(tasks, "process_time", lambda: everyone)
+    monkeypatch.setattr(tasks, "monotonic", lambda: now)
     cancelled = Event()
     monkeypatch.setattr(cancelled, "wait", waits.append)
     wanted = tasks._Wanted(cancelled)
-    for mine, others in ((0.4, 1.0), (0.2, 1.0), (2.0, 0.0), (2.0, 1.0), (100.0, 9.0)):
+    for mine, others, later in ((2, 0, 1), (0.4, 1, 1), (0.2, 1, 1), (2, 0, 0), (100, 1, 1), (2, 0, RECENT)):
         own, everyone = own + mine / 1000, everyone + (mine + others) / 1000
         assert wanted()
-    assert waits == pytest.approx([0.0006 * SHARE, 0.002 * SHARE, LONGEST_PAUSE])
+        now += later
+    assert waits == pytest.approx([0.0006 * SHARE, LONGEST_PAUSE])
     cancelled.set()
     assert not wanted()
 
