@@ -13,9 +13,10 @@ import pytest
 import structlog
 import yaml
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 import reconciler.plugins  # noqa: F401 - registers them
-from tests.tools.examples import scaled
+from tests.tools.examples import FACTOR, scaled
 from tests.tools.rights_session import plugin
 from tests.tools.virtual_time import VirtualLoop
 
@@ -28,6 +29,10 @@ yaml.SafeLoader = yaml.CSafeLoader  # type: ignore[misc, assignment]
 
 # Output without a terminal is wrapped only if COLUMNS gives a width, as a terminal or readline may have done.
 os.environ.pop("COLUMNS", None)
+
+# Hypothesis tries constants of the code, too: to collect them takes seconds, and the examples change with it.
+if FACTOR == 1:
+    providers._get_local_constants = lambda: providers._local_constants
 
 # On busy machines a deadline fails by chance. `ci` is hypothesis' own: the same examples every time.
 # Properties that do not say how many examples they need are tried on so many.
