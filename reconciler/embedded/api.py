@@ -28,12 +28,14 @@ from reconciler.api.validation.fields import WrongType, timestamp
 from reconciler.api.validation.kinds import GroupVersion, Object, ServedKind
 from reconciler.api.validation.served_kinds import NAMESPACE, POD, START_NAMESPACES, every_kind
 from reconciler.embedded.accounts import Account
-from reconciler.embedded.applying import Applied, Applier
+from reconciler.embedded.applying import applied, checked
 from reconciler.embedded.bodies import APPLY, bind, decode_body, keeping_uid, media_type, patcher
 from reconciler.embedded.discovery import discover
 from reconciler.embedded.guard import Guard, OpenGuard, answer_review
+from reconciler.embedded.managers import Owner
 from reconciler.embedded.reading import View, choose_view, get_object, list_objects, selection, version_of
 from reconciler.embedded.routing import (
+    MAX_MANAGER,
     NoSuchPath,
     Request,
     Response,
@@ -65,7 +67,6 @@ class _Call(Struct, frozen=True):
     target: Target
     view: View
     fields: FieldValidation
-    applier: Applier
 
     def answer(self) -> Response | Stream:
         """Do what is asked. Raises a Refusal."""
@@ -91,7 +92,7 @@ class _Call(Struct, frozen=True):
                 return Response(200, list_objects(self.store, target, self.request.query, self.view))
             case "POST" if is_whole:
                 body = self.fields.created(decode_body(self.request), target.served, target.kind)
-                record = self.writer.create(target, body, dry_run=self._dry_run())
+                record = self.writer.create(target, body, self._owner(), dry_run=self._dry_run())
                 return Response(201, self.view.whole(record))
             case "DELETE" if is_whole:
                 return self._delete_collection()
@@ -113,7 +114,8 @@ class _Call(Struct, frozen=True):
                 raise method_not_allowed()
             body = decode_body(request)
             if target.subresource == "binding":
-                self.writer.update(target, bind(body, timestamp(self.writer.now())), dry_run=self._dry_run())
+                bound = bind(body, timestamp(self.writer.now()))
+                self.writer.update(target, bound, None, dry_run=self._dry_run())
             else:
                 options = body.get("deleteOptions") if isinstance(body, dict) else None
                 dry_run = self._dry_run(options if isinstance(options, dict) else {})
@@ -147,32 +149,31 @@ class _Call(Struct, frozen=True):
         return self._apply(decode_yaml(self.request.body))
 
     def _apply(self, body: Any) -> Response:
-        target, applier, manager = self.target, self.applier, self.request.query["fieldManager"]
-        config = applier.checked(target, body, newer=self.fields.newer)
-        dry_run = self._dry_run()
+        target, owner = self.target, self._owner(applies=True)
+        found = checked(target, body, newer=self.fields.newer)
+        config = self.fields.judged(found, lambda why: bad_request(f"error strict decoding YAML: {why}"))
         if not target.subresource and self.store[target.kind].get(target.key) is None:
-            record = self.writer.create(target, config, dry_run=dry_run)
-            if not dry_run:
-                applier.created(target, config, manager, record)
+            record = self.writer.create(target, config, owner, dry_run=self._dry_run())
             return Response(201, self.view.whole(record))
         force = self.request.query.get("force", "").lower() in ("1", "true")
-        applied: list[Applied] = []
+        moment = timestamp(self.writer.now())
 
         def change(shown: Object) -> Object:
-            applied.append(applier.merged(target, shown, config, manager=manager, force=force))
-            return applied[-1].object
+            return applied(target, shown, config, owner, moment=moment, force=force)
 
-        allowed = self.guard.protect_allocation(self.sender, self.request, target, change)
-        record = self.writer.update(target, allowed, dry_run=dry_run)
-        if not dry_run:
-            applier.settle(target, applied[-1].managers, record)
+        return self._update(keeping_uid(target.kind, change), owner)
+
+    def _update(self, change: Callable[[Object], Any], owner: Owner | None = None) -> Response:
+        allowed = self.guard.protect_allocation(self.sender, self.request, self.target, change)
+        owner = owner or self._owner()
+        record = self.writer.update(self.target, allowed, owner, dry_run=self._dry_run())
         return Response(200, self.view.whole(record))
 
-    def _update(self, change: Callable[[Object], Any]) -> Response:
-        allowed = self.guard.protect_allocation(self.sender, self.request, self.target, change)
-        return Response(
-            200, self.view.whole(self.writer.update(self.target, allowed, dry_run=self._dry_run()))
-        )
+    def _owner(self, *, applies: bool = False) -> Owner:
+        """Whoever writes, by its own name or that of its program."""
+        agent = self.request.headers.get("User-Agent", "").partition("/")[0][:MAX_MANAGER]
+        name = self.request.query.get("fieldManager") or agent or "unknown"
+        return Owner(name, self.target.subresource, "" if applies else str(self.target.served))
 
     def _delete(self) -> Response:
         target, options = self.target, self._delete_options()
@@ -211,6 +212,11 @@ def _success(code: int, more: Object) -> Response:
     return Response(code, encode({**status, **more, "code": code}))
 
 
+def _owner_of(target: Target) -> Owner:
+    """Owns what the server and its controllers write."""
+    return Owner("dra-reconciler", target.subresource, str(target.served))
+
+
 HISTORY = 20_000
 """Changes kept of each kind, from which watches can resume."""
 
@@ -246,7 +252,6 @@ class ApiServer:
         self._writer = Writer(self.store, now=now, random=random or random_module.Random())
         self._routes = Routes(served, serves, release)
         self._has_newer_fields = release >= RELEASE_OF_NEWER
-        self._applier = Applier()
         self._guard = guard or OpenGuard()
         for name in START_NAMESPACES:
             self.create(NAMESPACE, "", {"metadata": {"name": name}})
@@ -292,9 +297,7 @@ class ApiServer:
         view = choose_view(target.kind, target.served, accept, include=include, now=self.now)
         directive = request.query.get("fieldValidation") or "Warn"
         fields = FieldValidation(directive, self._has_newer_fields, [])
-        return _Call(
-            self.store, self._writer, guard, sender, request, target, view, fields, self._applier
-        ).answer()
+        return _Call(self.store, self._writer, guard, sender, request, target, view, fields).answer()
 
     def load(self, objects: Iterable[Object]) -> None:
         """Create manifests with their status, and the namespaces they name.
@@ -311,7 +314,8 @@ class ApiServer:
 
     def create(self, kind: ServedKind, namespace: str, obj: Object) -> Object:
         """Create an object of the stored version directly. Raises a Refusal."""
-        return self._writer.create(Target(kind, kind.stored, namespace), obj).object
+        target = Target(kind, kind.stored, namespace)
+        return self._writer.create(target, obj, _owner_of(target)).object
 
     def update(
         self,
@@ -323,7 +327,8 @@ class ApiServer:
         subresource: str = "",
     ) -> Object:
         """Replace an object by the result of `change`, directly. Raises a Refusal."""
-        return self._writer.update(Target(kind, kind.stored, namespace, name, subresource), change).object
+        target = Target(kind, kind.stored, namespace, name, subresource)
+        return self._writer.update(target, change, _owner_of(target)).object
 
     def delete(self, kind: ServedKind, namespace: str, name: str, **options: Any) -> None:
         """Delete an object directly, with DeleteOptions. Raises a Refusal."""
@@ -341,7 +346,7 @@ class ApiServer:
     def bind(self, namespace: str, name: str, node: str) -> None:
         """Bind a pod to a node, as a scheduler does. Raises a Refusal."""
         change = bind({"target": {"name": node}}, timestamp(self.now()))
-        self.update(POD, namespace, name, change, subresource="binding")
+        self._writer.update(Target(POD, POD.stored, namespace, name, "binding"), change, None)
 
     def _load(self, obj: Object) -> None:
         found = self._routes.kind_of(str(obj.get("apiVersion", "")), str(obj.get("kind", "")))
@@ -356,9 +361,11 @@ class ApiServer:
             self.create(NAMESPACE, "", {"metadata": {"name": namespace}})
         if kind is NAMESPACE and self.store[NAMESPACE].get(given.get("name", "")) is not None:
             # Already created for an earlier object: apply its labels.
-            self._writer.update(Target(kind, served, "", given["name"]), lambda _shown: obj)
+            target = Target(kind, served, "", given["name"])
+            self._writer.update(target, lambda _shown: obj, _owner_of(target))
             return
-        name = self._writer.create(Target(kind, served, namespace), obj).object["metadata"]["name"]
+        target = Target(kind, served, namespace)
+        name = self._writer.create(target, obj, _owner_of(target)).object["metadata"]["name"]
         if kind.has_status and obj.get("status"):
             target = Target(kind, served, namespace, name, "status")
-            self._writer.update(target, lambda shown: {**shown, "status": obj["status"]})
+            self._writer.update(target, lambda shown: {**shown, "status": obj["status"]}, _owner_of(target))

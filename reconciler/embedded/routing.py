@@ -130,7 +130,7 @@ class Stream(Struct, frozen=True):
 
 _VALIDATION = ("Ignore", "Strict", "Warn")
 _POLICIES = ("Foreground", "Background", "Orphan")
-_MAX_MANAGER = 128
+MAX_MANAGER = 128
 _NAMES = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
 _UNSUPPORTED, _INVALID = "FieldValueNotSupported", "FieldValueInvalid"
 
@@ -144,7 +144,7 @@ def check_options(method: str, query: Mapping[str, str], *, applies: bool) -> No
         if query.get("fieldValidation", "") not in ("", *_VALIDATION):
             causes.append(_unsupported("fieldValidation", query["fieldValidation"], ("", *_VALIDATION)))
         manager = query.get("fieldManager", "")
-        if len(manager) > _MAX_MANAGER:
+        if len(manager) > MAX_MANAGER:
             causes.append(
                 Cause("FieldValueTooLong", "Too long: may not be more than 128 bytes", "fieldManager")
             )

@@ -184,7 +184,10 @@ def _known(value: Any, kind: str, path: str, wrong: list[str], depth: int, *, ne
             wrong.append(f'unknown field "{dot}{key}"')
         else:
             type_of = of if fields is None else fields[key]
-            kept[key] = _known(inner, type_of, f"{dot}{key}", wrong, depth + 1, newer=newer)
+            is_managed = key == "managedFields"  # large, and read with care where it is used
+            kept[key] = (
+                inner if is_managed else _known(inner, type_of, f"{dot}{key}", wrong, depth + 1, newer=newer)
+            )
     return kept
 
 

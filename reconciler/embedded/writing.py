@@ -21,6 +21,8 @@ from reconciler.api.validation.fields import Cause, Field, timestamp
 from reconciler.api.validation.kinds import Object, Review
 from reconciler.api.validation.served_kinds import BUDGET, NAMESPACE, NODE, POD
 from reconciler.cel.refusals import REFUSES
+from reconciler.embedded.applying import after_applied_create
+from reconciler.embedded.managers import Owner, after_create, after_update
 from reconciler.embedded.reading import get_object
 from reconciler.embedded.routing import Target
 from reconciler.embedded.store import Record, Store
@@ -77,8 +79,8 @@ class Writer:
         self.has_kubelets = False
         """Whether controllers end pods that are deleted: without them, pods go at once"""
 
-    def create(self, target: Target, body: Any, *, dry_run: bool = False) -> Record:
-        """Create an object with its own name, the target's name, or a generated name."""
+    def create(self, target: Target, body: Any, owner: Owner, *, dry_run: bool = False) -> Record:
+        """Create an object with its own name, the target's name, or a generated name, for an owner."""
         new = writes.decode_object(target.kind, target.served, body)
         metadata = new["metadata"]
         writes.set_name_and_namespace(target.kind, target.namespace, target.name, metadata)
@@ -97,12 +99,23 @@ class Writer:
         self._validate(target, new, None)
         if self._store[target.kind].get(key) is not None:
             raise already_exists(target.kind.plural, target.served.group, name)
+        _set_managed(
+            new,
+            after_create(target, owner, new, created)
+            if owner.applied
+            else after_applied_create(target, owner, body, created),
+        )
         if dry_run:
             return Record(target.kind, key, new, 0)
         return self._store.put(target.kind, key, new)
 
-    def update(self, target: Target, change: Callable[[Object], Any], *, dry_run: bool = False) -> Record:
-        """Replace an object by the result of `change`, which gets the object in the target's version."""
+    def update(
+        self, target: Target, change: Callable[[Object], Any], owner: Owner | None, *, dry_run: bool = False
+    ) -> Record:
+        """Replace an object by the result of `change`, which gets the object in the target's version.
+
+        The owner gets what it changes; without one, or when it applies, owners are those that `change` gives.
+        """
         record = get_object(self._store, target)
         shown = {
             "kind": target.kind.kind,
@@ -111,6 +124,7 @@ class Writer:
         }
         new = writes.decode_object(target.kind, target.served, change(shown))
         self._check_preconditions(target, new["metadata"], record)
+        given = new["metadata"].pop("managedFields", None)
         new = writes.merge_writable(target.kind, target.subresource, record.object, new)
         target.kind.defaults(new, self.now())
         # After the defaults: omitting a field that is filled in again is not a change.
@@ -119,8 +133,15 @@ class Writer:
         self.admit(target, new, record.object)
         self._validate(target, new, record.object)
         old_version = record.object["metadata"]["resourceVersion"]
-        if same(new, {**record.object, "metadata": writes.without_version(record.object["metadata"])}):
+        managed = record.object["metadata"].get("managedFields", [])
+        given = managed if given is None else given
+        _set_managed(new, managed)
+        old = {**record.object, "metadata": writes.without_version(record.object["metadata"])}
+        if same(new, old) and given == managed:
             return record
+        if owner is not None and owner.applied:
+            given = after_update(target, owner, given, old, new, timestamp(self.now()))
+        _set_managed(new, given)
         if dry_run:
             new["metadata"]["resourceVersion"] = old_version
             return Record(target.kind, record.key, new, record.version)
@@ -202,8 +223,10 @@ class Writer:
 
     def _check_preconditions(self, target: Target, metadata: Object, record: Record) -> None:
         current = record.object["metadata"]
-        if metadata.get("name", target.name) != target.name:
-            raise bad_request("the name of the object does not match the name on the URL")
+        if (name := metadata.get("name", target.name)) != target.name:
+            raise bad_request(
+                f"the name of the object ({name}) does not match the name on the URL ({target.name})"
+            )
         if target.kind.namespaced and metadata.get("namespace", target.namespace) != target.namespace:
             raise bad_request("the namespace of the object does not match the namespace on the URL")
         version = metadata.get("resourceVersion", "")
@@ -248,6 +271,12 @@ def _with_policy(finalizers: list[str], policy: str | None) -> list[str]:
     if policy is None:
         return finalizers
     return [one for one in finalizers if one not in (FOREGROUND, ORPHAN)] + _OF_POLICY[policy]
+
+
+def _set_managed(obj: Object, managed: list[Object]) -> None:
+    obj["metadata"].pop("managedFields", None)
+    if managed:
+        obj["metadata"]["managedFields"] = managed
 
 
 def _has_ended(pod: Object) -> bool:
@@ -312,7 +341,7 @@ def _count(writer: Writer, target: Target, budget: Record, *, dry_run: bool) -> 
             details={"causes": [cause]},
         )
     counted = Target(BUDGET, BUDGET.stored, target.namespace, name, "status")
-    writer.update(counted, _with_one_less(target.name, writer.now), dry_run=dry_run)
+    writer.update(counted, _with_one_less(target.name, writer.now), None, dry_run=dry_run)
 
 
 def _with_one_less(pod: str, now: Callable[[], datetime]) -> Callable[[Object], Object]:

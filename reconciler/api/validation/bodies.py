@@ -195,7 +195,11 @@ def tidy(value: Any, depth: int = 0) -> Any:
     if isinstance(value, dict):
         if depth > MAX_DEPTH:
             raise bad_request(f"exceeded max depth of {MAX_DEPTH}")
-        tidied = {k: (copy if k in _RAW else tidy)(v, depth + 1) for k, v in value.items() if v is not None}
+        tidied = {
+            k: v if k == "managedFields" else (copy if k in _RAW else tidy)(v, depth + 1)
+            for k, v in value.items()
+            if v is not None
+        }
         for key in _OF_OBJECTS:
             if isinstance(entries := value.get(key), dict) and None in entries.values():
                 empty: dict[str, Any] = {name: {} for name, entry in entries.items() if entry is None}
@@ -239,7 +243,7 @@ def decode_yaml(body: bytes) -> Any:
     """Decode one YAML document. Aliases are refused: a small file could expand to a huge object."""
     try:
         return yaml.load(body, Loader=_PlainLoader)
-    except (yaml.YAMLError, ValueError) as exc:
+    except (yaml.YAMLError, TypeError, ValueError) as exc:
         raise bad_request(f"yaml parse error: {exc}") from exc
     except RecursionError as exc:
         raise bad_request("yaml parse error: nested too deeply") from exc
@@ -258,3 +262,6 @@ _PlainLoader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
+_PlainLoader.add_constructor(
+    "tag:yaml.org,2002:map", lambda loader, node: _object(loader.construct_pairs(node, deep=True))
+)

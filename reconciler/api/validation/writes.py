@@ -91,8 +91,10 @@ def decode_object(kind: ServedKind, served: GroupVersion, body: Any) -> Object:
     new = {key: value for key, value in tidy(body).items() if key not in ("kind", "apiVersion")}
     check_types(Field(new)["metadata"])
     metadata = new.setdefault("metadata", {})
-    # Empty values of metadata are not stored; clients write them to mean "none".
-    new["metadata"] = {key: value for key, value in metadata.items() if value not in ("", [], {})}
+    # Empty values of metadata are not stored; clients write them to mean "none". No managers is a command.
+    new["metadata"] = {
+        key: value for key, value in metadata.items() if value not in ("", [], {}) or key == "managedFields"
+    }
     return kind.upgrade(new, served)
 
 

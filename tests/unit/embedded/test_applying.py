@@ -6,12 +6,15 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reconciler.api.validation.served_kinds import every_kind
 from reconciler.embedded import ApiServer
-from reconciler.embedded.applying import ATOMIC, KEYS, MAPS, SETS
+from reconciler.embedded.managers import ATOMIC, KEYS, MAPS, SETS
 from reconciler.embedded.schemas import definitions
 from tests.tools.driving import CLAIMS, MERGE, PODS, allocation, call, claim, ok, pod, refused
+from tests.tools.examples import examples
 
 APPLY = "application/apply-patch+yaml"
 MAPS_OF_CONFIG = "/api/v1/namespaces/default/configmaps"
@@ -20,6 +23,11 @@ FOLDER = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema"
 
 def config(**data: str) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "m"}, "data": data}
+
+
+def of(kind, name, **metadata):
+    version = "v1" if kind == "Pod" else "resource.k8s.io/v1"
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name, **metadata}}
 
 
 def apply(api, body, manager="a", path=f"{MAPS_OF_CONFIG}/m", **query):
@@ -55,22 +63,24 @@ def test_another_value_than_that_of_another_manager_is_a_conflict_unless_forced(
 
 def test_kubectl_takes_over_what_it_applied_without_server_side():
     api = ApiServer()
+    key = "kubectl.kubernetes.io/last-applied-configuration"
     made = config(a="1", b="1")
-    made["metadata"]["annotations"] = {
-        "kubectl.kubernetes.io/last-applied-configuration": json.dumps(config(a="1"))
-    }
-    ok(api, "POST", MAPS_OF_CONFIG, made)
+    made["metadata"]["annotations"] = {key: json.dumps(config(a="1"))}
+    ok(api, "POST", MAPS_OF_CONFIG, made, fieldManager="kubectl-client-side-apply")
     assert conflicts(api, config(a="2", b="2"), "kubectl") == [".data.b"]
+    found = apply(api, config(a="2"), "kubectl")
+    assert found["data"] == {"a": "2", "b": "1"}
+    assert json.loads(found["metadata"]["annotations"][key]) == config(a="2")
     assert apply(api, config(c="3"), "kubectl")["data"] == {"b": "1", "c": "3"}
 
 
 def test_entries_of_lists_have_owners_and_defaults_have_none():
     api = ApiServer()
     path = f"{PODS}/p"
-    made = pod(tolerations=[{"key": "a", "operator": "Exists"}])
+    made = {**of("Pod", "p"), **pod(tolerations=[{"key": "a", "operator": "Exists"}])}
     made["spec"]["containers"].append({"name": "side", "image": "side", "ports": [{"containerPort": 1}]})
     apply(api, made, path=path)
-    image = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "side", "image": "other"}]}}
+    image = {**of("Pod", "p"), "spec": {"containers": [{"name": "side", "image": "other"}]}}
     found = conflicts(api, image, "b", path)
     assert found == ['.spec.containers[name="side"].image']
     apply(api, image, "b", path, force="true")
@@ -87,30 +97,110 @@ def test_drivers_share_the_devices_of_a_status():
     device = {"driver": "gpu.example.com", "pool": "p", "device": "d"}
 
     def report(**fields: Any) -> Any:
-        body = {"metadata": {"name": "c"}, "status": {"devices": [{**device, **fields}]}}
+        body = {**of("ResourceClaim", "c"), "status": {"devices": [{**device, **fields}]}}
         found = apply(api, body, "driver", f"{CLAIMS}/c/status")["status"]
         assert "allocation" in found
         return found["devices"]
 
     assert report(data={"a": 1}) == [{**device, "data": {"a": 1}}]
     assert report(networkData={"interfaceName": "n"}) == [{**device, "networkData": {"interfaceName": "n"}}]
-    bare = {"metadata": {"name": "c"}, "status": {}}
+    bare = {**of("ResourceClaim", "c"), "status": {}}
     assert "devices" not in apply(api, bare, "driver", f"{CLAIMS}/c/status")["status"]
+
+
+def test_owners_are_those_that_kubernetes_shows():
+    """As 1.36.2 answers the same writes."""
+    api = ApiServer()
+    made = config(a="1")
+    made["metadata"] |= {"labels": {"l": "1"}, "finalizers": ["a.b/c"], "generateName": "m-"}
+    ok(api, "POST", MAPS_OF_CONFIG, made, fieldManager="cli")
+    ok(api, "PATCH", f"{MAPS_OF_CONFIG}/m", {"data": {"b": "2"}}, media=MERGE, fieldManager="me")
+    meta: dict[str, Any] = {
+        "f:finalizers": {".": {}, 'v:"a.b/c"': {}},
+        "f:generateName": {},
+        "f:labels": {".": {}, "f:l": {}},
+    }
+    cli = {"f:data": {".": {}, "f:a": {}}, "f:metadata": meta}
+    assert shown(apply(api, config(c="3"), "app")) == [
+        ("app", "Apply", {"f:data": {"f:c": {}}}),
+        ("cli", "Update", cli),
+        ("me", "Update", {"f:data": {"f:b": {}}}),
+    ]
+    assert conflicts(api, config(a="9", b="8"), "app") == [".data.a", ".data.b"]
+    forced = apply(api, config(a="9", b="8"), "app", force="true")
+    assert shown(forced) == [
+        ("app", "Apply", {"f:data": {"f:a": {}, "f:b": {}}}),
+        ("cli", "Update", {**cli, "f:data": {}}),
+    ]
+    put = {**forced, "data": {"only": "1"}}
+    del put["metadata"]["managedFields"]
+    put = ok(api, "PUT", f"{MAPS_OF_CONFIG}/m", put, fieldManager="put")
+    assert shown(put)[-1] == ("put", "Update", {"f:data": {"f:only": {}}})
+    # Whoever empties the list ends it, until the next apply.
+    emptied = {**put, "metadata": {**put["metadata"], "managedFields": [{}]}}
+    assert "managedFields" not in ok(api, "PUT", f"{MAPS_OF_CONFIG}/m", emptied)["metadata"]
+    assert shown(apply(api, config(z="9"), "app"))[1] == (
+        "before-first-apply",
+        "Update",
+        {"f:data": {".": {}, "f:only": {}}, "f:metadata": meta},
+    )
+
+
+def shown(obj):
+    entries = obj["metadata"].get("managedFields", ())
+    return [(one["manager"], one["operation"], one["fieldsV1"]) for one in entries]
+
+
+def test_the_status_of_a_claim_has_owners_in_all_versions():
+    api = ApiServer()
+    ok(api, "POST", CLAIMS, claim(), fieldManager="u")
+    older = f"{CLAIMS.replace('/v1/', '/v1beta1/')}/c"
+    ok(api, "PATCH", older, {"metadata": {"labels": {"a": "b"}}}, media=MERGE, fieldManager="b")
+    status = {"status": {"allocation": allocation()}}
+    found = ok(api, "PATCH", f"{CLAIMS}/c/status", status, media=MERGE, fieldManager="d")
+    entries = {one["manager"]: one for one in found["metadata"]["managedFields"]}
+    assert entries["u"]["fieldsV1"] == {"f:spec": {"f:devices": {"f:requests": {}}}}
+    assert entries["b"]["apiVersion"] == "resource.k8s.io/v1beta1"
+    assert entries["d"]["subresource"] == "status"
+    labels = of("ResourceClaim", "c", labels={"q": "r"})
+    old = {**labels, "apiVersion": "resource.k8s.io/v1beta1"}
+    apply(api, old, path=older)
+    left = apply(api, of("ResourceClaim", "c", labels={"s": "t"}), path=f"{CLAIMS}/c")
+    assert left["metadata"]["labels"] == {"a": "b", "s": "t"}
+
+
+@given(st.lists(st.tuples(st.sampled_from("xyz"), st.sampled_from("ab"), st.sampled_from(["1", "2", None]))))
+@examples(25)
+def test_each_field_belongs_to_whoever_changed_it_last(writes):
+    api = ApiServer()
+    ok(api, "POST", MAPS_OF_CONFIG, config(kept="1"), fieldManager="x")
+    values, owner = {"kept": "1"}, {"kept": "x"}
+    for who, key, value in writes:
+        patch = {"data": {key: value}}
+        found = ok(api, "PATCH", f"{MAPS_OF_CONFIG}/m", patch, media=MERGE, fieldManager=who)
+        if value is None:
+            values.pop(key, None)
+            owner.pop(key, None)
+        elif values.get(key) != value:
+            values[key], owner[key] = value, who
+        fields = [
+            (step[2:], manager) for manager, _, tree in shown(found) for step in tree["f:data"] if step != "."
+        ]
+        assert sorted(fields) == sorted(owner.items())
 
 
 def test_what_cannot_be_applied_is_refused():
     api = ApiServer()
     custom = "/apis/scheduling.koordinator.sh/v1alpha1/devices/n"
-    body = {"metadata": {"name": "n"}, "spec": {}}
+    body = {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Device",
+        "metadata": {"name": "n"}, "spec": {},
+    }  # fmt: skip
     assert refused(api, "PATCH", custom, body, media=APPLY, fieldManager="a") == (501, "NotImplemented")
     code, found = call(
         api, "PATCH", f"{MAPS_OF_CONFIG}/m", {**config(), "dta": {}}, media=APPLY, fieldManager="a"
     )
     assert (code, found["message"].rpartition(": .")[2]) == (500, "dta: field not declared in schema")
-    ok(api, "POST", CLAIMS, claim())
-    apply(api, {"metadata": {"name": "c", "labels": {"a": "b"}}}, path=f"{CLAIMS}/c")
-    older = f"{CLAIMS.replace('/v1/', '/v1beta1/')}/c"
-    assert refused(api, "PATCH", older, body, media=APPLY, fieldManager="a") == (501, "NotImplemented")
     assert apply(api, config(a="b"), dryRun="All")["data"] == {"a": "b"}
     assert call(api, "GET", f"{MAPS_OF_CONFIG}/m")[0] == 404
 
@@ -137,7 +227,10 @@ def test_what_cannot_be_applied_is_refused():
 def test_a_configuration_of_another_shape_is_refused(wrong):
     api = ApiServer()
     made = ok(api, "POST", PODS, pod())
-    code, found = call(api, "PATCH", f"{PODS}/p", wrong, media=APPLY, fieldManager="a", force="true")
+    body = {**of("Pod", "p"), **wrong} if isinstance(wrong, dict) else wrong
+    if isinstance(wrong, dict) and isinstance(wrong.get("metadata"), dict):
+        body["metadata"] = {"name": "p", **wrong["metadata"]}
+    code, found = call(api, "PATCH", f"{PODS}/p", body, media=APPLY, fieldManager="a", force="true")
     assert (code, found["status"]) in [(400, "Failure"), (422, "Failure"), (500, "Failure")]
     assert ok(api, "GET", f"{PODS}/p") == made
 

@@ -212,21 +212,22 @@ def test_a_reservation_is_removed_like_the_scheduler_does():
 
 def test_an_applied_configuration_creates_or_merges():
     api = ApiServer()
-    apply = "application/apply-patch+yaml"
-    made = ok(api, "PATCH", f"{PODS}/p", pod(), media=apply, fieldManager="t")
+    apply, kind = "application/apply-patch+yaml", {"apiVersion": "v1", "kind": "Pod"}
+    made = ok(api, "PATCH", f"{PODS}/p", {**kind, **pod()}, media=apply, fieldManager="t")
     assert made["metadata"]["name"] == "p"
-    assert refused(api, "PATCH", f"{PODS}/q", pod("other"), media=apply, fieldManager="t") == (
+    assert refused(api, "PATCH", f"{PODS}/q", {**kind, **pod("other")}, media=apply, fieldManager="t") == (
         400,
         "BadRequest",
     )
-    assert refused(api, "PATCH", f"{PODS}/q/status", pod("q"), media=apply, fieldManager="t") == (
+    assert refused(api, "PATCH", f"{PODS}/q/status", {**kind, **pod("q")}, media=apply, fieldManager="t") == (
         404,
         "NotFound",
     )
     for body in (b"a: &a [x]\nb: &b [*a, *a]\n", b"a: [", b"!!python/object:os.system {}", b"- 1"):
         assert refused(api, "PATCH", f"{PODS}/p", body, media=apply, fieldManager="t") == (400, "BadRequest")
     assert refused(api, "POST", PODS, b"metadata: {name: q}", media="application/yaml")[0] == 415
-    text = b"metadata: {name: p, labels: {a: b}}\nspec: {containers: [{name: main, image: other}]}\n"
+    text = b"apiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: {a: b}}\n"
+    text += b"spec: {containers: [{name: main, image: other}]}\n"
     assert (
         ok(api, "PATCH", f"{PODS}/p", text, media=apply, fieldManager="t")["spec"]["containers"][0]["image"]
         == "other"
