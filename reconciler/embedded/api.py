@@ -16,6 +16,7 @@ from reconciler.api.validation.bodies import (
     MAX_BODY,
     Refusal,
     bad_request,
+    conflict,
     decode_yaml,
     encode,
     method_not_allowed,
@@ -24,7 +25,7 @@ from reconciler.api.validation.bodies import (
     too_large,
     version_too_large,
 )
-from reconciler.api.validation.fields import WrongType, timestamp
+from reconciler.api.validation.fields import Field, WrongType, timestamp
 from reconciler.api.validation.kinds import GroupVersion, Object, ServedKind
 from reconciler.api.validation.served_kinds import NAMESPACE, POD, START_NAMESPACES, every_kind
 from reconciler.embedded.accounts import Account
@@ -92,6 +93,8 @@ class _Call(Struct, frozen=True):
                 return Response(200, list_objects(self.store, target, self.request.query, self.view))
             case "POST" if is_whole:
                 body = self.fields.created(decode_body(self.request), target.served, target.kind)
+                if isinstance(body, dict) and Field(body)["metadata"]["resourceVersion"].text():
+                    raise Refusal(500, "", "resourceVersion should not be set on objects to be created")
                 record = self.writer.create(target, body, self._owner(), dry_run=self._dry_run())
                 return Response(201, self.view.whole(record))
             case "DELETE" if is_whole:
@@ -153,6 +156,8 @@ class _Call(Struct, frozen=True):
         found = checked(target, body, newer=self.fields.newer)
         config = self.fields.judged(found, lambda why: bad_request(f"error strict decoding YAML: {why}"))
         if not target.subresource and self.store[target.kind].get(target.key) is None:
+            if "resourceVersion" in config["metadata"]:
+                raise conflict(target.kind.plural, target.served.group, target.name)
             record = self.writer.create(target, config, owner, dry_run=self._dry_run())
             return Response(201, self.view.whole(record))
         force = self.request.query.get("force", "").lower() in ("1", "true")

@@ -238,11 +238,14 @@ def _apply(document: Any, operation: dict[str, Any]) -> Any:
         case "remove":
             return _remove(document, path)
         case "replace":
-            _get(document, path)
             if not path:
                 return _value(operation)
             parent = _get(document, path[:-1])
-            parent[_index(parent, path[-1]) if isinstance(parent, list) else path[-1]] = _value(operation)
+            if not isinstance(parent, list):
+                return _add(
+                    document, path, _value(operation)
+                )  # also a field that is not there, as real servers do
+            parent[_index(parent, path[-1])] = _value(operation)
             return document
         case "test":
             if not same(_get(document, path), _value(operation)):

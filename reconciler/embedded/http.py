@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from aiohttp import web
 
@@ -70,6 +71,27 @@ class _Handler:
         return response
 
 
+class _Connection(web.RequestHandler):
+    """Repeats nothing of a malformed request to its sender: aiohttp quotes it, and it may hold a token."""
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """See `web.RequestHandler`."""
+        return super().handle_error(request, status, exc, message and "malformed HTTP request\n")
+
+
+class _Server(web.Server):
+    def __call__(self) -> web.RequestHandler:
+        """See `web.Server`."""
+        options: dict[str, Any] = {"access_log": None}
+        return _Connection(self, loop=asyncio.get_running_loop(), **options)
+
+
 async def _read(request: web.BaseRequest) -> bytes:
     if not request.can_read_body:
         return b""
@@ -105,7 +127,7 @@ async def serve(
     """
     handler = _Handler(api, max_in_flight)
     runner = web.ServerRunner(
-        web.Server(handler.handle, handler_cancellation=True, access_log=None),
+        _Server(handler.handle, handler_cancellation=True),
         shutdown_timeout=_SHUTDOWN_SECONDS,
     )
     await runner.setup()

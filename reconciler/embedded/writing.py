@@ -89,7 +89,7 @@ class Writer:
         name = metadata.get("name", "")
         key = f"{target.namespace}/{name}" if target.kind.namespaced else name
         if target.kind.namespaced:
-            self._require_namespace(target.namespace)
+            self._require_namespace(target, name)
         uid, created = new_uid(self._random), timestamp(self.now())
         # Nodes register their status at creation.
         writes.set_server_fields(target.kind, new, uid=uid, created=created, keeps_status=target.kind is NODE)
@@ -208,16 +208,18 @@ class Writer:
             remove_if_empty(self._store, record.object["metadata"]["namespace"])
         return last
 
-    def _require_namespace(self, name: str) -> None:
+    def _require_namespace(self, target: Target, new: str) -> None:
+        name, resource = target.namespace, f"{target.kind.plural}.{target.served.group}".rstrip(".")
         namespace = self._store[NAMESPACE].get(name)
         if namespace is None:
             raise not_found("namespaces", "", name)
         if "deletionTimestamp" in namespace.object["metadata"]:
             cause = {"reason": "NamespaceTerminating", "message": f"namespace {name} is being terminated"}
+            why = f"unable to create new content in namespace {name} because it is being terminated"
             raise Refusal(
                 403,
                 "Forbidden",
-                f"unable to create new content in namespace {name} because it is being terminated",
+                f'{resource} "{new}" is forbidden: {why}',
                 details={"causes": [{**cause, "field": "metadata.namespace"}]},
             )
 

@@ -3,7 +3,16 @@
 from datetime import datetime
 
 from reconciler.api.validation.devices import check_node_selector
-from reconciler.api.validation.fields import Cause, Field, is_label_name, size_of, time, time_in_micros
+from reconciler.api.validation.fields import (
+    Cause,
+    Field,
+    is_label_name,
+    label_name,
+    label_value,
+    size_of,
+    time,
+    time_in_micros,
+)
 from reconciler.api.validation.kinds import Object, Review
 
 MAX_CONFIG_BYTES = 1024 * 1024
@@ -112,7 +121,19 @@ def check_node(review: Review) -> list[Cause]:
     root["spec"]["unschedulable"].flag()
     for condition in root["status"]["conditions"].items():
         condition["type"].text()
+    seen: set[tuple[str, str]] = set()
+    for taint in root["spec"]["taints"].items():
+        label_name(taint["key"])
+        label_value(taint["value"])
+        if not taint["effect"].text():
+            taint["effect"].required()
+        else:
+            taint["effect"].one_of(_NODE_EFFECTS)
+        taint.unique(seen, (taint["key"].text(), taint["effect"].text()))
     return root.causes
+
+
+_NODE_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 def default_service(obj: Object, _now: datetime) -> None:

@@ -74,6 +74,17 @@ async def test_a_large_body_is_refused_whether_announced_or_not():
 
 
 @pytest.mark.loopback
+async def test_nothing_of_a_malformed_request_is_repeated():
+    async with serve(ApiServer()) as url:
+        reader, writer = await asyncio.open_connection(*url.removeprefix("http://").split(":"))
+        writer.write(b"GET /api HTTP/1.1\r\nHo st: secret\r\n\r\n")
+        answer = await reader.read()
+        writer.close()
+    assert b" 400 " in answer
+    assert b"secret" not in answer
+
+
+@pytest.mark.loopback
 async def test_leaving_ends_open_watches():
     async with aiohttp.ClientSession() as session:
         async with serve(ApiServer()) as url:

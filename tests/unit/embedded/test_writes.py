@@ -287,3 +287,27 @@ def test_one_object_at_a_version_of_the_future_is_a_timeout():
     ok(api, "POST", CLAIMS, claim())
     assert refused(api, "GET", f"{CLAIMS}/c", resourceVersion="999") == (504, "Timeout")
     ok(api, "GET", f"{CLAIMS}/c", resourceVersion=str(api.store.version))
+
+
+@pytest.mark.parametrize(
+    ("taints", "found"),
+    [
+        ([{"key": "a"}], ("spec.taints[0].effect", "FieldValueRequired")),
+        ([{"key": "a", "effect": "None"}], ("spec.taints[0].effect", "FieldValueNotSupported")),
+        ([{"key": "a b", "effect": "NoExecute"}], ("spec.taints[0].key", "FieldValueInvalid")),
+        (
+            [{"key": "a", "value": "b c", "effect": "NoExecute"}],
+            ("spec.taints[0].value", "FieldValueInvalid"),
+        ),
+        (2 * [{"key": "a", "effect": "NoExecute"}], ("spec.taints[1]", "FieldValueDuplicate")),
+    ],
+    ids=str,
+)
+def test_taints_of_nodes(taints, found):
+    node = {"metadata": {"name": "n"}, "spec": {"taints": taints}}
+    assert found in causes(ApiServer(), "POST", "/api/v1/nodes", node)
+
+
+def test_what_is_created_has_no_version_yet():
+    made = {"metadata": {"name": "a", "resourceVersion": "1"}, "spec": {"devices": {}}}
+    assert call(ApiServer(), "POST", CLAIMS, made)[0] == 500
