@@ -154,7 +154,8 @@ class HttpTransport:
             ) as found:
                 yield found
         except aiohttp.WSServerHandshakeError as exc:
-            raise Rejected(f"GET {path}: status {exc.status}: {exc.message}") from exc
+            why = "create and get on pods/portforward are needed" if exc.status == 403 else exc.message
+            raise Rejected(f"GET {path}: status {exc.status}: {why}") from exc
         except (aiohttp.ClientError, OSError) as exc:
             raise self._failure("GET", path, exc) from exc
 

@@ -156,7 +156,7 @@ def _refusing(node: Node) -> None:
     ("user", "change", "error", "said"),
     [
         ({"token": "of-the-page"}, _without_pods, NoAnswer, "no running pod in namespace gpus has the label"),
-        ({"token": "of-the-page"}, _refusing, Rejected, "pods/dra-b/portforward: status 403"),
+        ({"token": "of-the-page"}, _refusing, Rejected, "status 403: create and get on pods/portforward"),
         ({"token": "of-another"}, None, Unreachable, "the page answers 401 unauthorized"),
         ({"username": "me", "password": "secret"}, None, NoAnswer, "the page needs a token"),
     ],
