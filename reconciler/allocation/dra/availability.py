@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from kernels.groups import IntegerLog, count_changes, distinct
+from kernels.groups import count_changes, distinct
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.candidates import capacity_fits
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption
@@ -39,7 +39,7 @@ class CountLog:
 
     def __init__(self) -> None:
         self._generation = 0
-        self._nodes = IntegerLog()
+        self._nodes: list[int] = []
         self._selected: list[Selected] = []
 
     @property
@@ -52,14 +52,14 @@ class CountLog:
         if max(len(self._nodes) + len(nodes), len(self._selected)) >= LONGEST_LOG:
             self.clear()
             return
-        self._nodes.add(nodes)
+        self._nodes.extend(nodes.tolist() if isinstance(nodes, np.ndarray) else nodes)
         if selected is not None:
             self._selected.append(selected)
 
     def clear(self) -> None:
         """Note a change that may concern any node."""
         self._generation += 1
-        self._nodes = IntegerLog()
+        self._nodes.clear()
         self._selected.clear()
 
     def since(self, position: tuple[int, int, int]) -> tuple[Rows, list[Selected]] | None:
@@ -70,7 +70,7 @@ class CountLog:
         generation, nodes, selected = position
         if generation != self._generation:
             return None
-        return self._nodes.between(nodes, len(self._nodes)), self._selected[selected:]
+        return np.array(self._nodes[nodes:], dtype=np.intp), self._selected[selected:]
 
 
 KEPT = 512
