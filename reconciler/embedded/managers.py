@@ -137,7 +137,7 @@ def nodes_of(target: Target, served: GroupVersion, obj: Object) -> dict[Path, An
     found: dict[Path, Any] = {}
     _nodes(found, parts, model_of_kind(served, target.kind), (), "")
     for path in _ALWAYS_THERE:
-        if found.get(path) is INNER:
+        if not path or found.get(path) is INNER:
             del found[path]
     return found
 

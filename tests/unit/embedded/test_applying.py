@@ -61,6 +61,13 @@ def test_another_value_than_that_of_another_manager_is_a_conflict_unless_forced(
     assert apply(api, config(made="5"), "b")["data"] == {"made": "5"}
 
 
+def test_a_configuration_with_a_name_only_owns_nothing():
+    api = ApiServer()
+    bare = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
+    for _ in range(2):  # creates, then changes nothing
+        assert shown(apply(api, bare, path="/api/v1/nodes/n")) == []
+
+
 def test_kubectl_takes_over_what_it_applied_without_server_side():
     api = ApiServer()
     key = "kubectl.kubernetes.io/last-applied-configuration"
