@@ -171,7 +171,7 @@ class Settings(BaseModel):
 
     embedded: Annotated[bool, FLAG] = False
     """Start an API server in this process and reconcile against it. No other allocator uses it, so all its
-    devices and claims are ours."""
+    devices and claims are ours. Its port is that of `--port`, a free one by default."""
 
     mode: Annotated[Literal["allocate", "shadow"], FLAG] = "allocate"
     """`shadow` writes nothing: it compares its own decisions with those of the cluster's scheduler."""
@@ -182,10 +182,6 @@ class Settings(BaseModel):
     pause_config_map: Annotated[ConfigMapName | None, Flag(metavar="NAMESPACE/NAME", advanced=True)] = None
     """ConfigMap that stops all writes while its data contains `pause: "true"`. It is watched, and nothing is
     written before the first read. It need not exist."""
-
-    embedded_port: Annotated[int, Flag("--port", advanced=True)] = Field(default=0, ge=0, le=65535)
-    """Port of the embedded server. 0: any free port, which is printed. It is not called `port`, because
-    Kubernetes sets DRA_RECONCILER_PORT in every pod next to a Service named dra-reconciler."""
 
     all_claims: Annotated[bool, FLAG] = False
     """Allocate every claim. Otherwise only claims with the label `dra-reconciler.io/managed: "true"` and
@@ -354,11 +350,8 @@ class Settings(BaseModel):
 
     journal: Annotated[str | None, Flag(metavar="DIR")] = None
     """Directory of a journal with all decisions and their input: `dra-reconciler replay` repeats them. At
-    most 16 files of about 64 MiB before compression. None: no journal."""
-
-    keep_hard_questions: Annotated[str | None, Flag(metavar="FOLDER", advanced=True)] = None
-    """Folder for questions that a search gave up (`SearchGaveUp`). At most 64 files with the claims, one
-    node, its slices and held devices: `dra-reconciler allocate -f FILE` asks them again. None: none kept."""
+    most 16 files of about 64 MiB before compression. Its folder `gave-up` gets at most 64 questions that a
+    search gave up (`SearchGaveUp`): `dra-reconciler allocate -f FILE` asks them again. None: no journal."""
 
     log_level: Annotated[Literal["debug", "info", "warning", "error"], FLAG] = "info"
     """Minimum level of log lines. Decisions are `info`, requests to the server are `debug`."""
@@ -382,6 +375,7 @@ class Settings(BaseModel):
 REMOVED: dict[str, str] = {
     **{name: f"it is always {value:g}" for name, value in Fixed()._asdict().items() if "hand" not in name},
     **dict.fromkeys(("renew_seconds", "retry_seconds", "write_seconds"), "it follows from --lease-duration"),
+    "embedded_port": "give --port to `run --embedded`",
     "eviction_dry_run": "set preemption and rebalance to advise",
     "evictions_per_hour": "it is ten times evictions_per_minute",
     "insecure_skip_tls_verify": "write insecure-skip-tls-verify into the kubeconfig",

@@ -166,9 +166,10 @@ def _flags(arguments: list[str]) -> dict[str, Any]:
     if not arguments:
         return {}
     from reconciler.cli.run import run  # noqa: PLC0415 - few have any, and it imports everything
+    from reconciler.settings import Settings  # noqa: PLC0415 - as in `_from_file`
 
-    values = run.make_context("run", arguments).params
-    return {name: value for name, value in values.items() if value not in (None, ()) and name != "config"}
+    values, fields = run.make_context("run", arguments).params, Settings.model_fields
+    return {name: value for name, value in values.items() if value not in (None, ()) and name in fields}
 
 
 async def _read(connection: Connection, key: ObjectKey) -> tuple[list[str], dict[str, str]] | str:

@@ -102,7 +102,14 @@ def _option_of(field: FieldInfo, flag: Flag) -> dict[str, Any]:
 @click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings as YAML.")
 @files_option(required=False)
 @advanced_strict_option
-def run(config: Path | None, files: tuple[str, ...], **flags: Any) -> None:
+@advanced_option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="PORT",
+    help="Port of the embedded server.  [default: a free one, which is printed]",
+)
+def run(config: Path | None, files: tuple[str, ...], port: int, **flags: Any) -> None:
     """Allocate devices to claims until SIGINT or SIGTERM; then finish the writes in progress.
 
     Serves claims with the label dra-reconciler.io/managed: "true" and all claims of pods with the
@@ -129,16 +136,17 @@ def run(config: Path | None, files: tuple[str, ...], **flags: Any) -> None:
     with exit_on_errors(Exit.USAGE):
         app.check(settings)  # before anything starts
     with exit_on_errors(Exit.UNREACHABLE):
-        asyncio.run(reconcile(settings, raws))
+        asyncio.run(reconcile(settings, raws, port))
 
 
 async def reconcile(
     settings: Settings,
     raws: Sequence[dict[str, Any]],
+    server_port: int = 0,
     on_status: Callable[[str, StatusPort], object] = lambda _url, _port: None,
 ) -> None:
-    """Reconcile until a signal. `raws` are for the embedded server; `on_status` gets the status port and its
-    URL.
+    """Reconcile until a signal. `raws` and `server_port` are for the embedded server; `on_status` gets the
+    status port and its URL.
     """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -147,7 +155,7 @@ async def reconcile(
     async with AsyncExitStack() as stack:
         if settings.embedded:
             with errors_as(NoAnswer):
-                settings = await _with_server(settings, raws, stack)
+                settings = await _with_server(settings, raws, server_port, stack)
         options: dict[str, Any] = settings.model_dump(include={"server", "kubeconfig", "context"})
         target = choose_target(**options)
         log.info("cluster", server=without_password(target.server), context=target.context)
@@ -164,7 +172,9 @@ async def reconcile(
         await app.run(settings, transport, stop=stop, port=port)
 
 
-async def _with_server(settings: Settings, raws: Sequence[dict[str, Any]], stack: AsyncExitStack) -> Settings:
+async def _with_server(
+    settings: Settings, raws: Sequence[dict[str, Any]], port: int, stack: AsyncExitStack
+) -> Settings:
     """Start the embedded server until the stack is closed, and return the settings with its address."""
     from reconciler.cli.apiserver import schedule  # noqa: PLC0415
     from reconciler.embedded import ApiServer, run_controllers, serve  # noqa: PLC0415
@@ -172,7 +182,7 @@ async def _with_server(settings: Settings, raws: Sequence[dict[str, Any]], stack
     api = ApiServer()
     api.load(raws)
     await stack.enter_async_context(run_controllers(api, schedule))
-    server = await stack.enter_async_context(serve(api, port=settings.embedded_port))
+    server = await stack.enter_async_context(serve(api, port=port))
     click.echo(f"embedded API server on {server}")
     click.echo(f"kubectl --server={server} get resourceclaims,pods -A")
     return settings.model_copy(update={"server": server})
