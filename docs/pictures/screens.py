@@ -58,7 +58,7 @@ def main(folder: Path, names: list[str]) -> None:
 
 
 def demo(browser: webdriver.Chrome, folder: Path, _place: Path) -> None:
-    """The page of the demonstration: wide, dark, and as wide as a phone."""
+    """The page of the demonstration: wide, dark, and as wide as a phone; and an explanation."""
     with serving(DEMO) as url:
         WebDriverWait(browser, SECONDS).until(lambda seen: _answers(seen, url, READY, PENDING))
         views = (("demo", DESK, "light"), ("demo-dark", DESK, "dark"), ("demo-phone", PHONE, "light"))
@@ -66,6 +66,8 @@ def demo(browser: webdriver.Chrome, folder: Path, _place: Path) -> None:
             _media(browser, theme)
             (folder / f"{name}.png").write_bytes(captured(browser, width))
         _media(browser, "light")
+        browser.get(f"{url}/explanation?kind=claim&namespace=training&name=quartet")
+        (folder / "explanation.png").write_bytes(captured(browser, 900))
 
 
 def medium(browser: webdriver.Chrome, folder: Path, place: Path) -> None:
