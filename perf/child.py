@@ -17,6 +17,7 @@ from time import monotonic
 from typing import Any
 
 from perf.catalogue import WORKLOADS
+from perf.deciding import Wrong
 from perf.results import ROOT
 from perf.workload import Curve, Figure, Outcome, Progress, Size
 from reconciler.operations.log_setup import configure
@@ -73,7 +74,10 @@ def main(name: str, size: str) -> None:
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
         with redirect_stderr(nowhere):
             configure("info", "json")
-        outcome = WORKLOADS[name].run(json.loads(size), _teller())
+        try:
+            outcome = WORKLOADS[name].run(json.loads(size), _teller())
+        except (Wrong, OSError, TimeoutError) as exc:
+            sys.exit(f"{name}: {exc or type(exc).__name__}")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     _tell({"outcome": asdict(outcome), "peak_mib": peak})
 

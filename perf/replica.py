@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from time import perf_counter, process_time
 
@@ -142,9 +142,12 @@ class Replica:
         _, line = await self.logged("status served")
         async with asyncio.timeout(PATIENCE), aiohttp.ClientSession() as session:
             while True:
-                async with session.get(f"{line['url']}/readyz") as answer:
-                    if answer.status == 200:
-                        return
+                with suppress(aiohttp.ClientConnectionError):  # it may have ended
+                    async with session.get(f"{line['url']}/readyz") as answer:
+                        if answer.status == 200:
+                            return
+                if self._ended:
+                    raise Wrong(f"a replica ended before it was ready: {self._lines[-1:]}")
                 await asyncio.sleep(LOOK)
 
     def processor_seconds(self) -> float:

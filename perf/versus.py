@@ -266,7 +266,7 @@ def versus(
     except (LookupError, OSError) as exc:
         raise click.ClickException(str(exc)) from exc
     other = dict(parsed(size) for size in sizes)
-    here, done = machine(), []
+    here, done, failed = machine(), [], []
     with progress_bar() as progress, worktrees(*commits) as checkouts, pinned(wanted=pin) as core:
         task = progress.add_task("versus", total=1.0)
         for workload in (WORKLOADS[name] for name in names or WORKLOADS):
@@ -282,8 +282,8 @@ def versus(
                     done.append(
                         in_turns(checkouts, workload, case, {**size, **known(other, size)}, rounds, told=told)
                     )
-                except Failed as exc:
-                    raise click.ClickException(str(exc)) from exc
+                except Failed as exc:  # what was measured before is not lost, and the rest is measured
+                    failed.append(str(exc))
     result = Versus(
         base=commits[0], head=commits[1], machine=here, cpu=core, rounds=rounds, compared=tuple(done)
     )
@@ -292,7 +292,9 @@ def versus(
         out.write_text(text + "\n", "utf-8")
     if as_json:
         print(text)
-        return
-    console = Console(width=None if sys.stdout.isatty() else 140)
-    console.print(f"{here}; {rounds} rounds", highlight=False)
-    console.print(versus_table(result), highlight=False)
+    else:
+        console = Console(width=None if sys.stdout.isatty() else 140)
+        console.print(f"{here}; {rounds} rounds", highlight=False)
+        console.print(versus_table(result), highlight=False)
+    if failed:
+        raise click.ClickException("; ".join(failed))
