@@ -21,7 +21,7 @@ from reconciler.state.store import Store
 
 def world_of_manifests(bundle: Bundle, rules: Semantics) -> World:
     """The state of manifests. Nothing that waits is placed first."""
-    claims, inferred = Claims(bundle), infer_nodes(bundle.of(Node), bundle.of(ResourceSlice))
+    claims, inferred = Claims(bundle, rules), infer_nodes(bundle.of(Node), bundle.of(ResourceSlice))
     objects: list[ApiObject] = [*inferred.described, *supply_of(bundle), *bundle.of(PodDisruptionBudget)]
     before = {pod.key: pod.metadata.uid for pod in bundle.of(Pod)}
     now = {pod.key: pod.metadata.uid for pod in claims.pods}
@@ -68,7 +68,7 @@ class Fleet(NamedTuple):
             self.devices,
             options,
             tuple(one for one in self.objects if type(one).__name__ in STORAGE),
-            groups=groups_of(self.objects),
+            groups=groups_of(self.objects, store.rules),
         )
 
 

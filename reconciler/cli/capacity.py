@@ -121,7 +121,7 @@ class Question(NamedTuple):
 
     def _items(self, objects: Sequence[ApiObject]) -> _Demand:
         if not self.pending:
-            items = items_in(self.asked)
+            items = items_in(self.asked, self.rules)
             if not items:
                 raise NoAnswer("--demand has no Demand, no pending claim, no template and no pod with claims")
             return _Demand(items)
@@ -251,7 +251,7 @@ def capacity(
         more = _valid(read_files(shape_files, progress), "--shape-file")
         question = Question(asked, pending, shapes, more, prices, rules, steps)
         if not contexts:
-            answer = question.of(_fleet(fleet, connection, progress), progress)
+            answer = question.of(_fleet(fleet, connection, rules, progress), progress)
     if contexts:
         _show_contexts(question, connection, contexts, output)
         return
@@ -316,12 +316,14 @@ def _valid(bundle: Bundle, option: str) -> Bundle:
     return bundle
 
 
-def _fleet(fleet: Bundle | None, connection: Connection, progress: ProgressTracker) -> Fleet:
+def _fleet(
+    fleet: Bundle | None, connection: Connection, rules: Semantics, progress: ProgressTracker
+) -> Fleet:
     """The manifests, or else the cluster."""
     if fleet is None:
         progress.stage("reading the cluster")
         return _fleet_of_cluster(from_cluster(list_objects(KINDS, connection, volumes=True)))
-    claims = Claims(fleet)  # also those made from the templates of pods
+    claims = Claims(fleet, rules)  # also those made from the templates of pods
     listed = [*supply_of(fleet), *fleet.of(Node), *map(claims.typed, claims.entries), *claims.pods]
     return Fleet(infer_nodes(fleet.of(Node), fleet.of(ResourceSlice)), listed, may_suppose=True)
 

@@ -296,7 +296,7 @@ def _list(
             report = decide(
                 bundle, rules, steps=steps, policies=policies, options=options, on_question=progress.step
             )
-            lines = of_manifests(bundle, report)
+            lines = of_manifests(bundle, rules, report)
         else:
             progress.stage("reading the cluster")
             lines = from_cluster(of_cluster(connection, rules, policies))

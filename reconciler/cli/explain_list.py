@@ -100,9 +100,9 @@ class Selection(Struct, frozen=True):
         ]
 
 
-def of_manifests(bundle: Bundle, report: Report) -> list[Line]:
+def of_manifests(bundle: Bundle, rules: Semantics, report: Report) -> list[Line]:
     """What `allocate` leaves waiting."""
-    claims = Claims(bundle)
+    claims = Claims(bundle, rules)
     pods = {pod.key: pod for pod in claims.pods}
     lines = [
         _line(

@@ -154,7 +154,7 @@ async def _gang_rows(bundle: Bundle | None, connection: Connection, rules: Seman
             intake.nominating.restore(one, "the leader holds it")
     else:
         intake = intake_of((), rules)
-        claims = Claims(bundle)
+        claims = Claims(bundle, rules)
         supply = [*bundle.of(Node), *supply_of(bundle)]
         for thing in (*supply, *map(claims.typed, claims.entries), *claims.pods):
             intake.take(Changed(type(thing).__name__, thing))

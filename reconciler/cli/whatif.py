@@ -118,7 +118,7 @@ def whatif(
     freed = frozenset(_key(name, own) for name in without)
     with errors_as(NoAnswer), track_progress(quiet=output != "table") as progress:
         first = read_files(files if connection.named else files[:1], progress)
-        units = units_in(first, of_plugins=True)
+        units = units_in(first, rules, of_plugins=True)
         more = read_files(added, progress)
         if first.refused or more.refused:
             raise NoAnswer("some objects of the first -f or of --add are invalid; fix them")

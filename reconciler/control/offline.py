@@ -174,7 +174,7 @@ class _Run:
         self._on_pod = on_pod
         self._on_question = on_question
         self._answers: list[Answer] = []
-        self._claims = Claims(bundle)
+        self._claims = Claims(bundle, rules)
         self._store, self._roster = Store(rules), Roster()
         slices, others = bundle.of(ResourceSlice), list(bundle.objects())
         found = ((plugin, plugin.offline(others, self._claims.pods, options)) for plugin in PLUGINS)

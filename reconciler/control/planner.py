@@ -14,10 +14,9 @@ from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.migrate.special_claims import with_special_claim
 from reconciler.api.objects.claims import FINALIZER, ResourceClaim
 from reconciler.api.objects.core import Pod, claims_of, is_live
-from reconciler.api.objects.gangs import gang_of
+from reconciler.api.objects.gangs import gang_of, unmade_claims
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted
-from reconciler.api.objects.semantics import GROUP_CLAIMS
 from reconciler.control.audit import lost_device, written_by_us
 from reconciler.control.handler import Blocked, Decide, Free, Nothing, Step, Ungate
 from reconciler.control.ownership import Ownership, is_made_for_another
@@ -239,8 +238,8 @@ class Planner:
             if None in names.values():
                 missing = min(name for name, claim in names.items() if claim is None)
                 why = f"no claim was created yet from the template of {missing}"
-                if gang_of(pod) is not None and not self._store.rules.has(GROUP_CLAIMS):
-                    why += f"; none is made for a PodGroup while the feature gate {GROUP_CLAIMS} is off"
+                if gang_of(pod) is not None and (off := unmade_claims(self._store.rules)):
+                    why += f"; if it is a claim of its PodGroup, {off}"
                 return Blocked(keys, NOT_MADE, why)
         for key in keys:
             if (problem := self.problem(key, pod)) is not None:

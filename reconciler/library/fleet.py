@@ -172,7 +172,7 @@ class Fleet:
         nothing, `drain` nodes that shall be gone. Pending claims of the fleet do not count. Raises Rejected.
         """
         asked = _question(objects)
-        units = units_in(asked, of_plugins=True)
+        units = units_in(asked, self._rules, of_plugins=True)
         fleet = fleet_of_manifests(asked, self._bundle, bundle(()), units)
         baseline = fleet.baseline(store_of(fleet.objects, self._rules), _OPTIONS)
         question = scenario.Scenario(units, count, frozenset(map(_key, without)), frozenset(drain))
@@ -224,7 +224,9 @@ class Fleet:
             if missing := next((name for name in named if name not in nodes), ""):
                 raise Rejected(f"there is no node {missing}{instead(missing, sorted(nodes), 'nodes')}")
             chosen = [shape_of(nodes[name], slices) for name in named]
-        found = size(items_in(asked), chosen, world_of_manifests(self._bundle, self._rules), steps=steps)
+        found = size(
+            items_in(asked, self._rules), chosen, world_of_manifests(self._bundle, self._rules), steps=steps
+        )
         return Sizing(
             found.fits_now,
             found.answered,

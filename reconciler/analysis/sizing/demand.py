@@ -13,6 +13,7 @@ from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod, claims_of, is_live
 from reconciler.api.objects.meta import ApiObject, ObjectKey
+from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.similar_names import instead
 from reconciler.api.versions.reading import to_v1, typed
 from reconciler.errors import Malformed
@@ -71,12 +72,12 @@ _REFERENCES = ("pod", "claim", "template")
 _FIELDS = {"name", "count", "spec", *_REFERENCES}
 
 
-def items_in(bundle: Bundle) -> tuple[Item, ...]:
+def items_in(bundle: Bundle, rules: Semantics) -> tuple[Item, ...]:
     """The items of all Demand documents; without one, each pending claim, each template and each pod once.
 
     The claims, templates and pods that a Demand names are in the same manifests. Raises Malformed.
     """
-    units = single_units(bundle)
+    units = single_units(bundle, rules)
     asked = [one for one in bundle.others.values() if one.raw.get("kind") == KIND]
     if not asked:
         return items_of((unit, 1) for unit in units)

@@ -16,8 +16,11 @@ from reconciler.api.objects.gangs import (
     PodGroup,
     gang_of,
     group_claims,
+    unmade_claims,
 )
 from reconciler.api.objects.meta import ApiObject, ObjectKey
+from reconciler.api.objects.plan import Reason
+from reconciler.api.objects.semantics import Semantics
 from reconciler.api.plugins import holding, serving
 from reconciler.api.versions.reading import typed
 from reconciler.errors import Malformed, Rejected
@@ -32,7 +35,8 @@ _ALL_KNOWN = KindsOnDemand(None)
 def with_gangs(units: Sequence[Unit], groups: PodGroups, *, of_plugins: bool) -> Iterator[Unit | Gang]:
     """The units in their order; the pods of a gang as one, in the place of its first pod.
 
-    Raises Rejected for a gang whose rules cannot be used, and if its pods request devices of a plugin.
+    Raises Rejected for a gang whose rules cannot be used, but not for a gate that is off, and if its pods
+    request devices of a plugin.
     """
     members: dict[GangKey, list[Unit]] = {}
     for unit in units:
@@ -51,6 +55,9 @@ def with_gangs(units: Sequence[Unit], groups: PodGroups, *, of_plugins: bool) ->
                 if (plugin := serving(pod)) is not None:
                     why = f"requests {plugin.title}; gangs may use ResourceClaims only"
                     raise Malformed(f"Pod {pod.key}", "", why)
+            if isinstance(known, NoRules):
+                yield Gang(f"gang {gang}", gang, tuple(found), 1, refusal=known)
+                continue
             tree = known if known.groups else None
             yield Gang(f"gang {gang}", gang, tuple(found), known.least_pods, known.tiers, tree)
 
@@ -100,11 +107,11 @@ def moved_together(
             )
 
 
-def _rules(gang: GangKey, members: Sequence[Unit], groups: PodGroups) -> GangRules | None:
-    """What a gang needs; None if its PodGroup is no gang. Raises Rejected."""
+def _rules(gang: GangKey, members: Sequence[Unit], groups: PodGroups) -> GangRules | NoRules | None:
+    """What a gang needs, or which gate is off; None if its PodGroup is no gang. Raises Rejected."""
     pods = [unit.pod for unit in members if unit.pod is not None]
     found = rules_of(gang, pods, groups, _ALL_KNOWN)
-    if isinstance(found, NoRules):
+    if isinstance(found, NoRules) and found.reason != Reason.FEATURE_DISABLED:
         more = "; add it to the same file" if found.reason == NOT_FOUND else ""
         raise Rejected(f"{found.message}{more}")
     return found
@@ -116,7 +123,7 @@ MAX_MEMBERS = 1_000
 """Maximum pods of all gangs of one copy"""
 
 
-def units_in(bundle: Bundle, *, of_plugins: bool = False) -> tuple[Unit | Gang, ...]:
+def units_in(bundle: Bundle, rules: Semantics, *, of_plugins: bool = False) -> tuple[Unit | Gang, ...]:
     """The units of one copy, in the order in which they are placed.
 
     Raises Rejected for a pod with a missing claim or template, for a gang without a valid declaration, and
@@ -124,11 +131,11 @@ def units_in(bundle: Bundle, *, of_plugins: bool = False) -> tuple[Unit | Gang, 
     Pods that request devices of plugins are units only with `of_plugins`. A gang is one unit, at the
     position of its first pod; pods that are bound are not among its members.
     """
-    alone = single_units(bundle, of_plugins=of_plugins)
+    alone = single_units(bundle, rules, of_plugins=of_plugins)
     units = tuple(
         with_gangs(
             alone,
-            groups_of([one for kind in GROUPS for one in bundle.of(kind)]),
+            groups_of([one for kind in GROUPS for one in bundle.of(kind)], rules),
             of_plugins=of_plugins,
         )
     )
@@ -141,30 +148,32 @@ def units_in(bundle: Bundle, *, of_plugins: bool = False) -> tuple[Unit | Gang, 
     return units
 
 
-def single_units(bundle: Bundle, *, of_plugins: bool = False) -> tuple[Unit, ...]:
+def single_units(bundle: Bundle, rules: Semantics, *, of_plugins: bool = False) -> tuple[Unit, ...]:
     """The pods and claims of one copy in the order in which they are placed, those of gangs one by one.
 
     Raises as `units_in`, but for any number.
     """
-    return tuple(sorted(_units(bundle, of_plugins), key=lambda unit: queue_key(unit.pod or unit.claims[0])))
+    return tuple(
+        sorted(_units(bundle, rules, of_plugins), key=lambda unit: queue_key(unit.pod or unit.claims[0]))
+    )
 
 
-def groups_of(objects: Iterable[ApiObject]) -> PodGroups:
+def groups_of(objects: Iterable[ApiObject], rules: Semantics) -> PodGroups:
     """The PodGroups among objects."""
-    found = PodGroups()
+    found = PodGroups(rules.gates)
     for group in objects:
         if isinstance(group, GROUPS):
             found.note(Changed(type(group).__name__, group))
     return found
 
 
-def _units(bundle: Bundle, of_plugins: bool) -> Iterator[Unit]:
+def _units(bundle: Bundle, rules: Semantics, of_plugins: bool) -> Iterator[Unit]:
     claims = {claim.key: claim for claim in bundle.of(ResourceClaim) if claim.allocation is None}
     templates = bundle.entries.get(ResourceClaimTemplate.__name__, {})
     groups = {group.key: group for group in bundle.of(PodGroup)}
     used: set[tuple[str, ObjectKey]] = set()
     for pod in bundle.of(Pod):
-        found = tuple(_of_pod(pod, groups, claims, templates, used))
+        found = tuple(_of_pod(pod, groups, claims, templates, used, unmade_claims(rules)))
         waits = of_plugins and _waits_for_devices(pod)
         if found or waits or waiting_gang(pod) is not None:
             yield Unit(f"pod {pod.key}", tuple({claim.key: claim for claim in found}.values()), pod)
@@ -187,6 +196,7 @@ def _of_pod(
     claims: Mapping[ObjectKey, ResourceClaim],
     templates: Mapping[ObjectKey, Entry],
     used: set[tuple[str, ObjectKey]],
+    unmade: str,
 ) -> Iterator[ResourceClaim]:
     named = pod.spec.scheduling_group.pod_group_name if pod.spec.scheduling_group is not None else None
     group = groups.get(ObjectKey(pod.key.namespace, named or ""))
@@ -198,6 +208,10 @@ def _of_pod(
         used.add(("claim" if name else "template", key))
         if name and key in claims:
             yield claims[key]
+        elif template and unmade and maker is not pod:
+            raise Rejected(
+                f"Pod {pod.key}: spec.resourceClaims[{entry.name}] is a claim of its PodGroup; {unmade}"
+            )
         elif template and key in templates:
             yield _claim(claim_from_template(maker, entry.name, templates[key].raw))
         else:

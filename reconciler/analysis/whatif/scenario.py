@@ -10,7 +10,7 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Namespace, Node, Pod
 from reconciler.api.objects.gangs import GangKey, GangRules, Tier
 from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
-from reconciler.state.pods.groups import PodGroups
+from reconciler.state.pods.groups import NoRules, PodGroups
 from reconciler.state.pods.placed import Placed as Members
 from reconciler.state.store import Store
 
@@ -47,6 +47,8 @@ class Gang(Struct, frozen=True):
     """Nodes of members that keep their place"""
     devices: tuple[DeviceID, ...] = ()
     """Devices of members that keep their place"""
+    refusal: NoRules | None = None
+    """Why it cannot be placed anywhere"""
 
 
 class Scenario(Struct, frozen=True):

@@ -153,6 +153,8 @@ class Simulation:
 
     def place_gang(self, gang: Gang, copy: int) -> PlacedGang | Refused:
         """Place a gang: at least its minimum together."""
+        if gang.refusal is not None:
+            return Refused(gang.name, copy, gang.refusal.reason, gang.refusal.message)
         if len(gang.members) < gang.least:
             why = f"{len(gang.members)} of {gang.least} pods exist"
             return Refused(gang.name, copy, INCOMPLETE, why)

@@ -14,8 +14,9 @@ from reconciler.api.manifests.documents import Document, InvalidDocument, Origin
 from reconciler.api.migrate.special_claims import served_by_classes, special_claim, with_special_claim
 from reconciler.api.objects.claims import POD_CLAIM, DeviceClass, ResourceClaim, ResourceClaimTemplate
 from reconciler.api.objects.core import Namespace, Pod, PodResourceClaimStatus, is_live
-from reconciler.api.objects.gangs import PodGroup, group_claims
+from reconciler.api.objects.gangs import PodGroup, group_claims, unmade_claims
 from reconciler.api.objects.meta import ApiObject, ObjectKey, OwnerReference
+from reconciler.api.objects.semantics import EXTENDED_RESOURCES, Semantics
 from reconciler.api.objects.similar_names import suggestion
 from reconciler.api.objects.storage import STORAGE
 from reconciler.api.objects.validating import subject_of
@@ -175,7 +176,8 @@ def claim_from_template(maker: Pod | PodGroup, entry: str, template: Mapping[str
 class Claims:
     """Every claim of a bundle, those included that are made for its live pods."""
 
-    def __init__(self, bundle: Bundle) -> None:
+    def __init__(self, bundle: Bundle, rules: Semantics) -> None:
+        self._rules = rules
         self.entries: dict[ObjectKey, Entry] = dict(bundle.entries.get(ResourceClaim.__name__, {}))
         """As the input spells them, or as they would be made from templates"""
         self.absent: dict[ObjectKey, str] = {}
@@ -228,6 +230,9 @@ class Claims:
                 if key not in self.entries:
                     self.absent.setdefault(pod.key, f"claim {key} is not among the objects read")
                     continue
+            elif group is not None and (why := unmade_claims(self._rules)):
+                self.unmade.setdefault(pod.key, f"entry {entry!r} is a claim of PodGroup {group.key}: {why}")
+                continue
             elif problem := self._make(maker, entry, key, templates[entry]):
                 self.unmade.setdefault(pod.key, problem)
                 continue
@@ -243,7 +248,7 @@ class Claims:
     def _with_special_claim(self, pod: Pod, source: Entry) -> Pod:
         """A gated pod with the claim that kube-scheduler would make for its extended resources, if any."""
         served = served_by_classes(pod, self._classes) if pod.gated and not pod.special_claim else {}
-        if not served:
+        if not served or not self._rules.has(EXTENDED_RESOURCES):
             return pod
         raw = special_claim(pod, served)
         key = ObjectKey(pod.key.namespace, raw["metadata"]["name"])

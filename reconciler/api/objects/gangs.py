@@ -18,6 +18,7 @@ from reconciler.api.objects.core import GATE, Pod, PodResourceClaim, PodResource
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.model import Int, Model, Str, Tuple
 from reconciler.api.objects.pinning import Operation, pin
+from reconciler.api.objects.semantics import GROUP_CLAIMS, Semantics
 from reconciler.errors import Malformed
 
 GANG = "dra-reconciler.io/gang"
@@ -326,6 +327,11 @@ def group_claims(pod: Pod, group: PodGroup) -> dict[str, str | None]:
         elif made[entry.name] is not None:
             names[entry.name] = made[entry.name]
     return names
+
+
+def unmade_claims(rules: Semantics) -> str:
+    """Why no claim is made from the templates of PodGroups; empty if claims are."""
+    return "" if rules.has(GROUP_CLAIMS) else f"none is made while the feature gate {GROUP_CLAIMS} is off"
 
 
 SEAT = "dra-reconciler.io/gang-seat"

@@ -5,7 +5,7 @@ and since which release of Kubernetes a field exists.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from reconciler.api.objects import claims, gangs, slices, storage
+from reconciler.api.objects import claims, core, gangs, slices, storage
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from reconciler.api.objects.core import ConfigMap, Namespace, Node, Pod, PodDisruptionBudget
 from reconciler.api.objects.gangs import (
@@ -23,6 +23,7 @@ from reconciler.api.objects.semantics import (
     DERIVED_ATTRIBUTES,
     EXTENDED_RESOURCES,
     GATES,
+    GENERIC_WORKLOAD,
     LIST_ATTRIBUTES,
     NEWEST_MINOR,
     NODE_ALLOCATABLE,
@@ -236,6 +237,7 @@ SINCE: Mapping[type, Mapping[str, Since]] = {
         "consumedCounters": _REQUESTED,
         "skipNodeOperations": _OPERATIONS,
     },
+    core.PodSpec: {"schedulingGroup": Since(36, GENERIC_WORKLOAD)},
     gangs.PodGroupSpec: {
         "parentCompositePodGroupName": Since(37, COMPOSITE_GROUPS),
         "preemptionPolicy": Since(37),

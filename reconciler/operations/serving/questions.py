@@ -306,7 +306,7 @@ def _answer_whatif(
     manifests = bundle(of_text("body", text))
     if manifests.refused:
         raise Rejected(str(manifests.refused[0].problem))
-    units = units_in(manifests)
+    units = units_in(manifests, fork.snapshot.rules)
     if not units and not options.drained:
         raise Rejected("the body holds no pending claim, no template and no pod, and no node is drained")
     added = tuple(_added(manifests))

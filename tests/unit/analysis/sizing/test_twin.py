@@ -41,7 +41,7 @@ def answer(wanted: Mapping[Want, int], fleet: Sequence[Machine], shapes: Sequenc
         (node,) = (one for one in own if isinstance(one, Node))
         chosen.append(shape_of(node, [one for one in own if isinstance(one, ResourceSlice)]))
     world = world_of(map(typed, [device_class(), *raws]), Semantics())
-    return size(items_in(bundle([Document(Origin("test"), raw)])), chosen, world)
+    return size(items_in(bundle([Document(Origin("test"), raw)]), Semantics()), chosen, world)
 
 
 def fits(wanted: Sequence[Want], nodes: Sequence[tuple[Machine, tuple[str, ...]]]) -> bool:

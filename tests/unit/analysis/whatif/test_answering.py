@@ -43,7 +43,7 @@ def read(*objects: Object) -> Bundle:
 
 
 def ask(world: list[Object], *asked: Object, **options: object) -> Answer:
-    scenario = Scenario(units_in(read(*asked)), **options)  # type: ignore[arg-type]
+    scenario = Scenario(units_in(read(*asked), Semantics()), **options)  # type: ignore[arg-type]
     return answer(scenario, base(world))
 
 
@@ -70,7 +70,7 @@ def lost(found: Answer) -> dict[str, str]:
 
 
 def test_no_more_copies_are_tried_than_the_bound():
-    scenario = Scenario(units_in(read(claim("c"))))
+    scenario = Scenario(units_in(read(claim("c")), Semantics()))
     found = answer(scenario, base(fleet(a=8)), max_copies=5)
     assert (found.copies, found.limit, found.refused) == (5, Limit.BOUND, None)
 
@@ -134,14 +134,14 @@ def test_what_is_not_there_is_refused(options: dict[str, object], message: str):
 
 def test_a_pod_whose_claims_are_not_beside_it_is_refused():
     with pytest.raises(Malformed, match="unallocated claim default/c is missing"):
-        units_in(read(pod("p", "c")))
+        units_in(read(pod("p", "c")), Semantics())
     with pytest.raises(Malformed, match=f"the maximum is {MAX_UNITS}"):
-        units_in(read(*[claim(f"c{n}") for n in range(MAX_UNITS + 1)]))
+        units_in(read(*[claim(f"c{n}") for n in range(MAX_UNITS + 1)]), Semantics())
 
 
 def test_an_answer_can_be_broken_off():
     with pytest.raises(Unfinished):
-        answer(Scenario(units_in(read(claim("c")))), base(fleet(a=64)), budget=StepLimit(10))
+        answer(Scenario(units_in(read(claim("c")), Semantics())), base(fleet(a=64)), budget=StepLimit(10))
 
 
 Sizes = dict[str, int]
@@ -200,7 +200,7 @@ def test_it_is_as_if_it_were_so(
 def test_the_store_in_earnest_is_not_needed_again():
     """It is used up, as it says; whoever asks twice gives a picture each time."""
     own = base(fleet(a=1))
-    answer(Scenario(units_in(read(claim("c")))), own)
+    answer(Scenario(units_in(read(claim("c")), Semantics())), own)
     assert isinstance(own.store, Store)
     assert own.store.snapshot().occupancy.held.any()
     own.store.apply(Removed("Node", ObjectKey("", "a")))

@@ -13,13 +13,16 @@ from reconciler.api.manifests.bundle import bundle
 from reconciler.api.manifests.documents import Document, Origin
 from reconciler.api.objects.core import Node
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.semantics import Semantics
+from reconciler.api.objects.plan import Reason
+from reconciler.api.objects.semantics import Semantics, with_gates
 from reconciler.api.versions.reading import read
 from reconciler.errors import Rejected
 from reconciler.state.trial import store_of
 from tests.tools.examples import examples
 from tests.tools.gangs import annotated, coscheduling_group, grouped, labelled, pod_group
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, held, node, pod, template
+
+RULES = Semantics()
 
 
 def gang(size: int, pods: int | None = None, topology: str = "", name: str = "g") -> list[Object]:
@@ -226,6 +229,23 @@ def test_a_chain_of_shared_claims_has_room_as_by_trying_everything():
         assert found.fits == (bool(alone) and alone[0] >= 2)
 
 
+def test_gates_that_are_off_are_off_here_too():
+    """What a snapshot or a server lacks is not there in a question either, and has a reason of its own."""
+    asked = [pod_group(claim="shared"), template("shared"), grouped("p0", templates=("shared",))]
+    for gate in ("GenericWorkload", "CompositePodGroup"):
+        without = Semantics(gates=with_gates(f"{gate}=false"))
+        inner = pod_group()
+        inner["spec"]["parentCompositePodGroupName"] = "top"
+        found = ask(racks(a=("r", 2)), inner, template("t"), grouped("p0", templates=("t",)), rules=without)
+        assert found.refused is not None
+        assert (found.refused.reason, gate in found.refused.message) == (Reason.FEATURE_DISABLED, True)
+    rules = Semantics(gates=with_gates("DRAWorkloadResourceClaims=false"))
+    with pytest.raises(
+        Rejected, match="none is made while the feature gate DRAWorkloadResourceClaims is off"
+    ):
+        ask(racks(a=("r", 2)), *asked, rules=rules)
+
+
 # -- Asks what would be in a small world, given as JSON.
 
 
@@ -237,10 +257,10 @@ def racks(**racks: tuple[str, int]) -> list[Object]:
     return found
 
 
-def ask(world: list[Object], *asked: Object, **options: object) -> Answer:
+def ask(world: list[Object], *asked: Object, rules: Semantics = RULES, **options: object) -> Answer:
     """Ask for the objects `asked`, with the options of a `Scenario`."""
-    units = units_in(bundle([Document(Origin("test"), raw) for raw in asked]), of_plugins=True)
+    units = units_in(bundle([Document(Origin("test"), raw) for raw in asked]), rules, of_plugins=True)
     objects = [read(raw) for raw in world]
     nodes = tuple(one for one in objects if isinstance(one, Node))
-    base = Baseline(store_of(objects, Semantics()), nodes, groups=groups_of(objects))
+    base = Baseline(store_of(objects, rules), nodes, groups=groups_of(objects, rules))
     return answer(Scenario(units, **options), base)  # type: ignore[arg-type]
