@@ -119,10 +119,7 @@ async def _of_manifests(raws: list[dict[str, Any]], port: int, opened: Callable[
     def on_status(url: str, status: StatusPort) -> None:
         tasks.append(asyncio.create_task(when_there(url, status)))
 
-    try:
-        await reconcile(load({"embedded": True, "status_port": port}, None), raws, on_status=on_status)
-    except NoAnswer as exc:  # the option has another name here
-        raise NoAnswer(exc.message.replace("--status-port", "--port")) from exc
+    await reconcile(load({"embedded": True, "status_port": port}, None), raws, on_status=on_status)
 
 
 async def show_cluster(

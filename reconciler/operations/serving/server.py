@@ -230,7 +230,8 @@ async def serving(
             where = f"{settings.status_address} port {settings.status_port}"
             why = (exc.strerror or str(exc)).rpartition("): ")[2]  # asyncio says before which address it is
             raise Rejected(
-                f"the status port cannot listen on {where}: {why}; set another --status-port"
+                f"the status port cannot listen on {where}: {why}; set another --status-port, "
+                "for `dashboard` another --port"
             ) from exc
         try:
             yield _url(listening.sockets[0].getsockname(), tls=context is not None)
