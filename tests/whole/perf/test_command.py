@@ -9,6 +9,7 @@ from perf.__main__ import main
 from perf.catalogue import WORKLOADS
 from perf.fleets import gpus
 from perf.fleets.objects import claim, exactly
+from tests.tools.examples import in_soak
 
 
 @pytest.fixture
@@ -45,6 +46,7 @@ def test_a_scenario_is_answered_in_json_alone(run, tmp_path):
     ]
 
 
+@in_soak
 def test_a_run_is_kept_and_compared(run, tmp_path):
     """The one test that goes through a process of its own."""
     kept = tmp_path / "results.json"

@@ -155,6 +155,7 @@ def test_what_is_no_commit_is_refused_by_name():
     assert "no-such-commit is not a commit" in result.stderr
 
 
+@in_soak
 def test_a_tiny_workload_of_ours_runs_from_another_folder(tmp_path: Path):
     """The code is that of the folder, and not of the installed package."""
     for name in ("perf", "kernels", "reconciler"):
