@@ -243,11 +243,11 @@ def short_switch_interval() -> Iterator[None]:
                 sys.setswitchinterval(before)
 
 
-COLLECTIONS = (5_000, 16, 25)
+COLLECTIONS = (5_000, 16, 8)
 """Arguments of `gc.set_threshold`: new objects before a collection of the youngest generation, which takes
 half a millisecond; such collections before one of the middle generation, which looks at all that is left of
 them and so holds the loop for up to 30 ms; and those before a full collection, every few minutes of a busy
-process: each lost connection of asyncio is a cycle, and so is each fork of the nodes."""
+process: each lost connection of asyncio is a cycle."""
 
 
 _postponed = 0

@@ -93,7 +93,8 @@ class Nodes(Forkable):
         made: dict[int, Any] = {}
         other = forked(self, made)
         other.on_demand = self.on_demand.fork()
-        other.volumes = deepcopy(self.volumes, made)  # it refers to the nodes and their rows
+        other.volumes = deepcopy(self.volumes, made)  # it refers to the rows of the nodes
+        other.volumes.available.follow(other)
         return other
 
     @property

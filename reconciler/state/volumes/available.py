@@ -6,6 +6,7 @@ Source: VOL-7, VOL-8. N rows of nodes, as the table of nodes numbers them.
 from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
+from weakref import ref
 
 import numpy as np
 from msgspec import Struct
@@ -87,9 +88,21 @@ class Available:
     def __init__(self, objects: StorageObjects, nodes: LabelledNodes, promised: Promised) -> None:
         self._objects = objects
         self._promised = promised
-        self._nodes = nodes
+        self.follow(nodes)
         self._groups: dict[str, tuple[tuple[int, int], _Group]] = {}
         self._room: dict[str, tuple[tuple[int, int], tuple[Spans, Amounts]]] = {}
+
+    def follow(self, nodes: LabelledNodes) -> None:
+        """Use the labels of these nodes, which have this: a fork that is dropped must not be a cycle, or all
+        pods that it knows stay until the next full collection.
+        """
+        self._nodes_of = ref(nodes)
+
+    @property
+    def _nodes(self) -> LabelledNodes:
+        found = self._nodes_of()
+        assert found is not None
+        return found
 
     def matching(
         self,
