@@ -1,5 +1,7 @@
 """Labels and taints of nodes."""
 
+import gc
+import weakref
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ from reconciler.api.versions.reading import read
 from reconciler.state.nodes import labels as module
 from reconciler.state.nodes.labels import KnownNode, LabelColumns, taints_of, tolerated
 from reconciler.state.nodes.room import demand
+from reconciler.state.nodes.table import Nodes
 from tests.tools.examples import examples
 from tests.tools.small_fleet import pod
 
@@ -182,3 +185,16 @@ def test_a_pod_as_a_whole_takes_the_most_of_asked_actual_and_allocated(asked: in
     found = read(raw)
     assert isinstance(found, Pod)
     assert demand(found)["cpu"] == 3
+
+
+def test_a_dropped_fork_is_gone_without_a_collection():
+    """Else it would keep all pods that it knows for long."""
+    nodes = Nodes()
+    gc.disable()
+    try:
+        fork = nodes.fork()
+        gone = weakref.ref(fork)
+        del fork
+        assert gone() is None
+    finally:
+        gc.enable()
