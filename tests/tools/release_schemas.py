@@ -106,6 +106,23 @@ def full_name(group: str, version: str, kind: str) -> str:
     return f"io.k8s.api.{(group or 'core').partition('.')[0]}.{version}.{kind}"
 
 
+def filled(schema: Mapping[str, Any], known: Mapping[str, Any], within: tuple[str, ...] = ()) -> Any:
+    """A value of a schema with every field, one element in each list and map; nothing within itself."""
+    if "$ref" in schema:
+        name = type_of(schema)
+        return {} if name in within else filled(known[name], known, (*within, name))
+    if "properties" in schema:
+        return {name: filled(part, known, within) for name, part in schema["properties"].items()}
+    inner = schema.get("additionalProperties") or schema.get("items")
+    if isinstance(inner, dict):
+        made = filled(inner, known, within)
+        return [made] if "items" in schema else {"a": made}
+    kinds = schema.get("type") or ("string" if "oneOf" in schema else "object")
+    plain = {"integer": 1, "number": 1, "boolean": True, "object": {}}
+    kind = next((one for one in plain if one in kinds), "")
+    return plain.get(kind, "2026-01-01T00:00:00Z" if schema.get("format") == "date-time" else "1")
+
+
 def type_of(schema: Mapping[str, Any]) -> str:
     """The full name of the type in a field, or of the parts of its list or map; empty for plain values."""
     for part in (schema, schema.get("items"), schema.get("additionalProperties")):

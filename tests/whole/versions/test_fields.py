@@ -4,19 +4,24 @@ A field of a kind that is read is in its model, or listed as ignored. Kinds that
 they are. No kind or version of devices and gangs is unknown.
 """
 
+import json
 import re
 from collections.abc import Iterator
 from functools import cache
 
 import pytest
 
+from reconciler.analysis.doctor.checks import examine
+from reconciler.analysis.doctor.findings import read_input
+from reconciler.api.manifests.documents import of_text
 from reconciler.api.objects.claims import DeviceRequest, ExactDeviceRequest
 from reconciler.api.objects.meta import ApiObject
+from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import Device
 from reconciler.api.validation.served_kinds import every_kind
 from reconciler.api.versions.ignored import HARMLESS, UNUSED, ignored, model_in, used
 from reconciler.api.versions.kinds import KINDS, NAMES, RESOURCE, SCHEDULING, SINCE, Kind, is_newer
-from tests.tools.release_schemas import MINORS, definitions, full_name, type_of
+from tests.tools.release_schemas import MINORS, definitions, filled, full_name, type_of
 
 
 def _models(model: type) -> set[type]:
@@ -88,6 +93,21 @@ def test_every_field_is_read_or_listed_as_ignored(minor: int):
         and field not in UNUSED.get(INLINE.get(short, model), {})
     ]
     assert lacking == []
+
+
+@pytest.mark.parametrize("name", OF_KUBERNETES)
+def test_doctor_knows_every_field_of_an_object_with_all_of_them(name: str):
+    kind = OF_KUBERNETES[name]
+    known = definitions(MINORS[-1])
+    for version in kind.versions:
+        if (published := full_name(kind.group, version, kind.name)) in known:
+            made = filled(known[published], known) | {
+                "apiVersion": kind.api_version(version),
+                "kind": kind.name,
+            }
+            text = json.dumps(made).replace('"source": "1"', '"source": "FromClass"')
+            found = examine(read_input(of_text("a.yaml", text), Semantics()))
+            assert [one for one in found if one.check in ("unreadable", "put-right", "unknown-field")] == []
 
 
 def test_what_is_listed_as_ignored_is_in_some_release_and_not_read():
