@@ -155,7 +155,8 @@ class Request(Struct, frozen=True):
     def sentences(self) -> Iterator[str]:
         """What stops it: gates, counters that are short, and errors, without capitals and periods."""
         for names in self.smallest:
-            yield f"blocked by {' and '.join(names) or 'the nodes: none has this many devices'}"
+            gates = " and ".join(f'"{name}"' for name in names)
+            yield f"too few devices pass {gates}" if gates else "no node has this many devices"
         for short in self.shortages[:MOST_SHORTAGES]:
             best = f" (the best of {short.devices} devices)" if short.devices > 1 else ""
             holders = f"; held by {', '.join(map(str, short.holders))}" if short.holders else ""
