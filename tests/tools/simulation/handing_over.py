@@ -63,6 +63,10 @@ class SlowScheduler:
                         self._binding[pod["metadata"]["uid"]] = found
                         group.create_task(self._bind(pod, found))
 
+    def binds(self, uid: str) -> bool:
+        """Whether it makes the claim of a pod now."""
+        return uid in self._binding
+
     def _claims(self) -> Iterator[Object]:
         return (record.object for record in self._api.store[CLAIM].scan(""))
 
@@ -176,6 +180,7 @@ class HandingOver:
         self.count: Counter[str] = Counter()
         self._loop = loop
         self._random = random = Random(f"handing over {seed}")
+        self._also = Random(f"deleting {seed}")
         self._api = ApiServer(now=lambda: EPOCH, random=Random(seed))
         self._nodes = Counter({name: random.randint(2, 6) for name in ("n1", "n2")})
         self._scheduler = SlowScheduler(self._api, random, lambda: loop.true_time, self._nodes)
@@ -223,6 +228,8 @@ class HandingOver:
             self._loop.kill_at(random.randint(1, 300), self._kill)
         make_claim, make_pod = self._make_claim, self._make_pod
         drop_claim, drop_pod = partial(self._drop, CLAIM), partial(self._drop, POD)
+        if self._also.random() < 0.2:
+            self._drop_while_bound()
         acts: tuple[Callable[[], None], ...] = random.choice(
             (
                 (make_pod,),
@@ -257,6 +264,13 @@ class HandingOver:
         loose = [one["name"] for one in things if "ownerReferences" not in one]
         if loose:
             self._api.delete(kind, "default", self._random.choice(loose))
+
+    def _drop_while_bound(self) -> None:
+        """Delete a pod for which kube-scheduler makes its claim."""
+        pods = [record.object["metadata"] for record in self._api.store[POD].scan("")]
+        if names := [one["name"] for one in pods if self._scheduler.binds(one["uid"])]:
+            self.count["pods deleted while they were bound"] += 1
+            self._api.delete(POD, "default", self._also.choice(names))
 
     def _kill(self) -> None:
         if self._mortal:
