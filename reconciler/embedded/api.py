@@ -117,7 +117,7 @@ class _Call(Struct, frozen=True):
                 raise method_not_allowed()
             body = decode_body(request)
             if target.subresource == "binding":
-                bound = bind(body, timestamp(self.writer.now()))
+                bound = bind(body, target.name, timestamp(self.writer.now()))
                 self.writer.update(target, bound, None, dry_run=self._dry_run())
             else:
                 options = body.get("deleteOptions") if isinstance(body, dict) else None

@@ -15,6 +15,7 @@ from reconciler.api.validation.bodies import (
 )
 from reconciler.api.validation.fields import Cause
 from reconciler.api.validation.kinds import Object, ServedKind, strategic_merge
+from reconciler.api.versions.shapes import mapping
 from reconciler.embedded.routing import Request
 
 MEDIA = "application/vnd.kubernetes.protobuf"
@@ -354,9 +355,11 @@ def keeping_uid(kind: ServedKind, change: Callable[[Object], Any]) -> Callable[[
     return checked
 
 
-def bind(binding: Any, moment: str) -> Callable[[Object], Object]:
+def bind(binding: Any, pod_name: str, moment: str) -> Callable[[Object], Object]:
     """A function that applies a Binding to a pod: it sets the node, once, and the condition of that."""
-    target = _object(binding).get("target")
+    if mapping(_object(binding).get("metadata")).get("name") != pod_name:
+        raise bad_request("name in URL does not match name in Binding object")
+    target = binding.get("target")
     node = target.get("name") if isinstance(target, dict) else None
     if not isinstance(node, str) or not node:
         raise bad_request("a Binding must name its target")

@@ -417,8 +417,12 @@ def test_a_pod_is_bound_once_and_not_while_gated():
     ok(api, "POST", f"{PODS}/p/binding", binding)
     assert ok(api, "GET", f"{PODS}/p")["spec"]["nodeName"] == "n"
     assert refused(api, "POST", f"{PODS}/p/binding", binding) == (409, "Conflict")
-    assert refused(api, "POST", f"{PODS}/q/binding", binding) == (404, "NotFound")
-    assert refused(api, "POST", f"{PODS}/p/binding", {"target": {}}) == (400, "BadRequest")
+    assert refused(api, "POST", f"{PODS}/q/binding", binding) == (400, "BadRequest")
+    assert refused(api, "POST", f"{PODS}/q/binding", {**binding, "metadata": {"name": "q"}}) == (
+        404,
+        "NotFound",
+    )
+    assert refused(api, "POST", f"{PODS}/p/binding", {**binding, "target": {}}) == (400, "BadRequest")
 
 
 POD_REFUSED = {
