@@ -350,7 +350,8 @@ class ApiServer:
 
     def bind(self, namespace: str, name: str, node: str) -> None:
         """Bind a pod to a node, as a scheduler does. Raises a Refusal."""
-        change = bind({"target": {"name": node}}, timestamp(self.now()))
+        binding = {"metadata": {"name": name}, "target": {"name": node}}
+        change = bind(binding, name, timestamp(self.now()))
         self._writer.update(Target(POD, POD.stored, namespace, name, "binding"), change, None)
 
     def _load(self, obj: Object) -> None:
