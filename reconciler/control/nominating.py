@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from reconciler.api.objects.changes import Recorded
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod, claims_of
-from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.control.decisions.allocating import AllocatedByScheduler
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.decisions.every import Nominated, NominationDropped, NominationExpired, NominationUsed
@@ -87,13 +87,13 @@ class Nominating:
             self._end(one.nominee)
             self._report(NominationDropped(one.nominee, GONE) if gone else NominationUsed(one.nominee))
             if not gone and one.nominee.kind is NomineeKind.SPECIAL:
-                self._report_special_claim(one)
+                self.report_special_claim(self._store.pods[one.nominee.key], one.devices)
 
-    def _report_special_claim(self, nomination: Nomination) -> None:
-        pod = self._store.pods[nomination.nominee.key]
+    def report_special_claim(self, pod: Pod, decided: tuple[DeviceID, ...]) -> None:
+        """Report what kube-scheduler allocated to a pod; `decided` were chosen here, if that is known."""
         if (claim := self._special_claim(pod)) is not None and claim.allocation is not None:
             devices = tuple(result.id for result in claim.allocation.devices.results)
-            self._report(AllocatedByScheduler(claim.key, pod.key, devices, nomination.devices))
+            self._report(AllocatedByScheduler(claim.key, pod.key, devices, decided))
 
     def expire(self, now: float) -> None:
         """Drop what nobody used until its deadline. `now` is by the clock of the loop."""

@@ -186,14 +186,19 @@ class SpecialClaims:
         claim = self._store.claims.get(ObjectKey(pod.key.namespace, pod.special_claim))
         stamp, _, drivers = pod.metadata.annotations[HANDED_OVER].partition(" ")
         node = pinned(pod)
-        made = claim is not None and claim.allocation is not None
-        if made or not (is_live(pod) and node and drivers):
+        if not (is_live(pod) and node and drivers):
             return
         try:
             seconds = (datetime.fromisoformat(stamp) - self._terms.now()).total_seconds()
         except (ValueError, TypeError):
             return  # somebody else wrote it
+        is_new = self._handed.get(pod.key, ("", inf))[0] != pod.metadata.uid
         left = self._left(pod, min(seconds, self._terms.seconds))
+        if claim is not None and claim.allocation is not None:
+            # A process that is gone handed it over, and the claim was made before this one saw the pod.
+            if left > 0 and is_new:
+                self._nominating.report_special_claim(pod, ())
+            return
         known = self._store.nominations.get(of_special(pod.key))
         devices = known.devices if known is not None and known.uid == pod.metadata.uid else ()
         place = HeldPlace(node, devices, (), tuple(drivers.split(",")))

@@ -1,20 +1,21 @@
 """Gated pods that ask for extended resources of classes."""
 
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner
 
 from reconciler.api.manifests.bundle import Bundle, bundle
 from reconciler.api.manifests.documents import Document, Origin
-from reconciler.api.objects.core import GATE
+from reconciler.api.objects.core import GATE, Pod
 from reconciler.api.objects.meta import PoolID
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import ALL_GATES, EXTENDED_RESOURCES, Semantics
 from reconciler.cli import main
 from reconciler.control.offline import Report, decide
-from reconciler.control.special_claims import HandOverTerms, SpecialClaims
-from tests.tools.builders import Object, device_class, gpu_slice, node
+from reconciler.control.special_claims import HANDED_OVER, HandOverTerms, SpecialClaims
+from tests.tools.builders import Object, device_class, gpu_slice, held, hold, node, store
 from tests.tools.checkout import ROOT
 
 GPU = "example.com/gpu"
@@ -71,6 +72,28 @@ def test_of_pools_only_those_with_a_new_allocation_are_remembered():
         time = float(number)
         special._note_write(PoolID("gpu.example.com", f"n{number % 50}"), time)
     assert [pool.pool for pool in special._written] == [f"n{number}" for number in range(44, 50)]
+
+
+def test_a_claim_that_was_made_before_the_pod_is_seen_is_reported_once():
+    """A new process may list claims before pods; a pod that was handed over long ago is not told about."""
+    reported: list[str] = []
+
+    class Told:
+        def report_special_claim(self, pod: Pod, _: object) -> None:
+            reported.append(pod.key.name)
+
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    terms = HandOverTerms(lambda: 0.0, lambda: now, seconds=60.0, calm=5.0)
+    known: Any = store(device_class("gpu"), gpu_slice("n1"), held("made", hold("gpu-0", pool="n1")))
+    unused: Any = None
+    special = SpecialClaims(known, unused, cast("Any", Told()), terms)
+    for name, stamp in (("new", "2026-01-01T00:00:30Z"), ("old", "2025-12-31T23:00:00Z")):
+        raw = gated(name, uid=name, annotations={HANDED_OVER: f"{stamp} gpu.example.com"})
+        raw["spec"]["nodeName"] = "n1"
+        raw["status"] = {"extendedResourceClaimStatus": {"resourceClaimName": "made", "requestMappings": []}}
+        for _ in range(2):
+            special._hold_again(Pod.model_validate(raw))
+    assert reported == ["new"]
 
 
 def test_a_node_with_a_device_plugin_is_left_out():
