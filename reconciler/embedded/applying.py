@@ -9,7 +9,6 @@ from reconciler.api.validation.bodies import (
     copy,
     decode_json,
     not_implemented,
-    same,
 )
 from reconciler.api.validation.fields import Field, WrongType
 from reconciler.api.validation.kinds import GroupVersion, Object
@@ -102,8 +101,7 @@ def applied(
     if conflicts and not force:
         raise _conflict(conflicts)
     owners = {other: owned.without(changed(owned.version)) for other, owned in owners.items()}
-    is_same = mine.paths == wanted.keys() and same(result, shown)
-    owners[owner] = Owned(version, mine.time if is_same else moment, tree_of(wanted))
+    owners[owner] = Owned(version, moment, tree_of(wanted))
     for key in ("uid", "resourceVersion", "name", "namespace"):
         if key in config["metadata"]:
             result["metadata"][key] = config["metadata"][key]

@@ -213,6 +213,15 @@ def _owners_given(managed: Any) -> Owners:
         return {}
 
 
+def only_times_differ(given: Any, managed: Iterable[Object]) -> bool:
+    """Whether `managedFields` that a write gives have no other news: no reason for a new version."""
+    found, before = (
+        {owner: owned._replace(time="") for owner, owned in owners.items()}
+        for owners in (_owners_given(given), owners_of(managed))
+    )
+    return found == before
+
+
 def _paths(tree: Mapping[str, Any], path: Path = ()) -> Iterator[Path]:
     if path and (not tree or "." in tree):
         yield path

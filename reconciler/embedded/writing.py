@@ -22,7 +22,7 @@ from reconciler.api.validation.kinds import Object, Review
 from reconciler.api.validation.served_kinds import BUDGET, NAMESPACE, NODE, POD
 from reconciler.cel.refusals import REFUSES
 from reconciler.embedded.applying import after_applied_create
-from reconciler.embedded.managers import Owner, after_create, after_update
+from reconciler.embedded.managers import Owner, after_create, after_update, only_times_differ
 from reconciler.embedded.reading import get_object
 from reconciler.embedded.routing import Target
 from reconciler.embedded.store import Record, Store
@@ -137,7 +137,7 @@ class Writer:
         given = managed if given is None else given
         _set_managed(new, managed)
         old = {**record.object, "metadata": writes.without_version(record.object["metadata"])}
-        if same(new, old) and given == managed:
+        if same(new, old) and (given == managed or only_times_differ(given, managed)):
             return record
         if owner is not None and owner.applied:
             given = after_update(target, owner, given, old, new, timestamp(self.now()))

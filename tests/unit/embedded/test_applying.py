@@ -1,6 +1,8 @@
 """Server-side apply: owners of fields, conflicts, and fields that a later configuration leaves out."""
 
 import json
+from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,23 @@ def test_a_configuration_with_a_name_only_owns_nothing():
     bare = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
     for _ in range(2):  # creates, then changes nothing
         assert shown(apply(api, bare, path="/api/v1/nodes/n")) == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {**of("ResourceClaim", "c"), **claim(), "metadata": {"name": "c", "labels": {}}},
+        {**of("ConfigMap", "c"), "apiVersion": "v1", "data": {"a": "1"}, "immutable": None},
+    ],
+)
+def test_applying_the_same_again_changes_nothing(body):
+    """Defaults and what is empty are no changes. Nor is the time of an apply, as in Kubernetes."""
+    seconds = count()
+    api = ApiServer(now=lambda: datetime.fromtimestamp(next(seconds), UTC))
+    path = f"{CLAIMS if body['kind'] == 'ResourceClaim' else MAPS_OF_CONFIG}/c"
+    for manager in "ab":
+        made = apply(api, body, manager, path, force="true")
+        assert apply(api, body, manager, path, force="true") == made
 
 
 def test_kubectl_takes_over_what_it_applied_without_server_side():
