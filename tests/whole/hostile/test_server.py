@@ -268,7 +268,9 @@ async def test_large_objects():
         for number, most in enumerate([*[3 * 2**19 if FULL else 2**17] * 10, size]):
             one.cluster.load(claim(f"large-{number}"))
             large = deepcopy(one.cluster.claim(f"large-{number}"))
-            large["metadata"]["managedFields"] = [{"manager": "m", "fieldsV1": {f"f:{'x' * most}": {}}}]
+            owned = {"operation": "Apply", "apiVersion": "resource.k8s.io/v1", "fieldsType": "FieldsV1"}
+            owned |= {"manager": "m", "fieldsV1": {f"f:{'x' * most}": {}}}
+            large["metadata"]["managedFields"] = [owned]
             one.cluster.api.store.put(CLAIM, f"default/large-{number}", large)
         names = [*one.claims(4), *(f"large-{number}" for number in range(11))]
         assert await one.given(names) < 60
