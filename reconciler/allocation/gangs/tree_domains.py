@@ -12,6 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from kernels.types import Amounts, Codes, Mask
+from reconciler.allocation.dra.budget import Budget
 from reconciler.allocation.gangs.domains import Grouping, Tiers
 from reconciler.allocation.gangs.kinds import AskedGroup, GangQuestion
 from reconciler.allocation.gangs.limits import Limits
@@ -59,8 +60,8 @@ class Node(Struct, eq=False):
 class TreeDomains:
     """For one decision."""
 
-    def __init__(self, question: GangQuestion, tree: AskedGroup, field: Field) -> None:
-        self._question, self._field = question, field
+    def __init__(self, question: GangQuestion, tree: AskedGroup, field: Field, budget: Budget) -> None:
+        self._question, self._field, self._budget = question, field, budget
         self.sizes: Amounts = np.array([len(kind.members) for kind in field.kinds], dtype=np.int64)
         """(K,) members"""
         snapshot = field.trial.snapshot
@@ -152,15 +153,26 @@ class TreeDomains:
         key = node.like, above.path
         if key not in self._options:
             found: list[tuple[int, Spot]] = []
-            for at, grouping in enumerate(node.groupings):
-                found += self._options_in(node, grouping, at, above)
+            for at, grouping, devices in self._groupings_within(node, above.devices):
+                found += self._options_in(node, grouping, at, devices, above)
             found.sort(key=lambda one: (one[0], one[1].met))
             self._options[key] = [spot for _, spot in found]
         return self._options[key]
 
-    def _options_in(self, node: Node, grouping: Grouping, at: int, above: Spot) -> Iterator[tuple[int, Spot]]:
+    def _groupings_within(
+        self, node: Node, devices: Mask | None
+    ) -> Iterator[tuple[int, Grouping, Mask | None]]:
+        """The groupings of a group that have any of these devices, with their numbers and those devices."""
+        for at, grouping in enumerate(node.groupings):
+            self._budget.spend()
+            shared = both(devices, grouping.devices)
+            if shared is None or shared.any():
+                yield at, grouping, shared
+
+    def _options_in(
+        self, node: Node, grouping: Grouping, at: int, devices: Mask | None, above: Spot
+    ) -> Iterator[tuple[int, Spot]]:
         """Free devices, and a domain."""
-        devices = both(above.devices, grouping.devices)
         codes = inside(above.mask, grouping)
         size, tiers = len(grouping.names), grouping.met
         most = self._members_in(node, codes, size, devices)
@@ -223,8 +235,8 @@ class TreeDomains:
     def _copies(self, node: Node, codes: Codes, size: int, devices: Mask | None) -> Amounts:
         """(G,) how many groups like this one would fit into each domain, at most."""
         found = np.zeros(size, dtype=np.int64)
-        for grouping in node.groupings:
-            self._add_copies(found, node, codes, grouping, both(devices, grouping.devices))
+        for _, grouping, shared in self._groupings_within(node, devices):
+            self._add_copies(found, node, codes, grouping, shared)
         return found
 
     def _add_copies(

@@ -32,7 +32,7 @@ class TreeDecision:
         self._asked = len(question.members)
         self._pace, self._steps = pace, steps
         field.spare = [max(len(leaf.members) - leaf.least, 0) for leaf in tree.pod_groups()]
-        self._domains = TreeDomains(question, tree, field)
+        self._domains = TreeDomains(question, tree, field, pace.budget)
         self._nodes = self._domains.nodes
         self._spots: list[Spot | None] = []
         """Of the groups that are decided; None for one that is left out"""

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
+import pytest
 from msgspec import structs
 
-from reconciler.allocation.dra.budget import UNLIMITED
+from reconciler.allocation.dra.budget import UNLIMITED, StepLimit, Unfinished
 from reconciler.allocation.gangs.deciding import decide_gang
 from reconciler.allocation.gangs.kinds import (
     NO_TOPOLOGY,
@@ -246,3 +247,16 @@ def test_the_topology_of_a_group_may_be_an_attribute_of_devices():
         "1 of 2 groups of default/top fit together at most in d/chassis=0; 2 are needed; 2 domains were "
         "considered. g1 needs 2 pods together in one d/clique; there is room for 1 such group"
     )
+
+
+def test_counting_in_domains_within_domains_ends_when_nobody_waits():
+    clique, chassis = Tier("d/clique", required=True), Tier("d/chassis", required=True)
+    made = [device(f"g{n}", {"clique": n, "chassis": n}) for n in range(20)]
+    asking = tree([1], chassis, gpus=1)
+    assert asking.tree is not None
+    below = [structs.replace(one, tiers=(clique,)) for one in asking.tree.groups]
+    question = asked(asking.members, structs.replace(asking.tree, groups=tuple(below)))
+    trial = world(machine("a"), resource_slice("a", made, nodeName="a", pool="a"))
+    with pytest.raises(Unfinished):
+        decide_gang(question, trial, steps=1_000, budget=StepLimit(200))
+    assert nodes_of(trial, question) == {"g0-0": "a"}
