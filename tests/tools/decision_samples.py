@@ -7,7 +7,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from reconciler.api.objects.gangs import GangKey, GangSource
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.plan import Gate, RequestCount
-from reconciler.control.decisions.allocating import Outcome
+from reconciler.control.decisions.allocating import ExclusionViolated, Outcome
 from reconciler.control.decisions.declaration import Decision
 from reconciler.control.decisions.every import DECISIONS
 from reconciler.state.nominations import Nominee, of_pod
@@ -53,3 +53,4 @@ def _made(kind: type[Decision], *, whole: bool) -> Decision:
 
 
 SAMPLES = [_made(kind, whole=whole) for kind in DECISIONS for whole in (True, False)]
+SAMPLES.append(ExclusionViolated("words"))  # of an expression: no claims

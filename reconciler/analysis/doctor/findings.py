@@ -77,7 +77,7 @@ PUT_RIGHT: Final = Rule(
 )  # fmt: skip
 OLD_VERSION: Final = Rule(
     "old-version", _I, "An object has an API version before v1.",
-    "Use resource.k8s.io/v1; `dra-reconciler convert` writes it.",
+    "Use resource.k8s.io/v1; `dra-reconciler convert` writes it, or names the field that v1 does not have.",
 )  # fmt: skip
 DUPLICATE_OBJECT: Final = Rule(
     "duplicate-object", _E, "Two objects of one kind have the same name: only the first is used.",

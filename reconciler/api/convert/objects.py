@@ -79,7 +79,7 @@ class Target:
         for name in ("deviceClassName", "selectors"):
             if selector.get(name) and self._minor not in OLD_SELECTORS:
                 why = "only 1.33 and 1.34 have it, and without it the rule matches more devices"
-                yield f"spec.deviceSelector.{name}: {why}"
+                yield f"spec.deviceSelector.{name}: {why}; name driver, pool or device instead"
 
     def _written(self, kind: Kind, version: str, one: Object) -> Object:
         if any(newer_than(kind.model, one, self._minor)):

@@ -303,11 +303,20 @@ class ExclusionViolated(Decision):
     Also a `compatibleOnlyWith` expression that fails; then no claims are named.
     """
 
-    LINES: ClassVar = (Line("exclusive devices held together", Level.WARNING),)
+    LINES: ClassVar = (
+        Line("exclusive devices held together", Level.WARNING),
+        Line("compatibleOnlyWith failed", Level.WARNING, "An expression does not compile, or fails."),
+    )
     METRICS: ClassVar = (Counted(FINDINGS, ("at_odds",)),)
 
     message: Message
     claims: ClaimKeys = ()
+
+    @property
+    def line(self) -> Line:
+        """The line for devices that are held, or for an expression."""
+        together, failed = self.LINES
+        return together if self.claims else failed
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -140,6 +141,20 @@ def test_an_old_taint_rule_is_written_for_the_releases_that_have_its_selectors(t
         else:
             assert result.exit_code == Exit.NO
             assert written(result) == []
+
+
+def test_doctor_does_not_promise_that_every_old_object_can_be_written(tmp_path: Path):
+    """`convert` writes each object with the finding, or names a field of it, as the hint says."""
+    rule = {"apiVersion": "resource.k8s.io/v1alpha3", "kind": "DeviceTaintRule", "metadata": {"name": "r"}}
+    expression = {"cel": {"expression": "true"}}
+    for selector in ({"driver": "d"}, {"deviceClassName": "c"}, {"selectors": [expression]}):
+        path = tmp_path / "0.yaml"
+        path.write_text(dumped({**rule, "spec": {"deviceSelector": selector, "taint": taint("k")}}))
+        found = CliRunner().invoke(main, ["doctor", "-f", str(path), "-o", "json"])
+        (old,) = [one for one in json.loads(found.stdout)["findings"] if one["check"] == "old-version"]
+        assert old["remedy"].endswith("writes it, or names the field that v1 does not have.")
+        result = run(tmp_path, path.read_text())
+        assert len(written(result)) + len(re.findall(r"spec\.deviceSelector\.\w+: ", result.stderr)) == 1
 
 
 def answers(objects: Iterable[dict[str, Any]]) -> list[Any]:

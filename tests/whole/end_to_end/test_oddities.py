@@ -40,6 +40,7 @@ async def test_devices_held_at_odds_are_told_and_left_alone():
         in odd.message
     )
     assert running.of(ExclusionViolated) == [odd]
+    assert odd.line.event == "exclusive devices held together"
     assert [cluster.devices(name) for name in "ab"] == [["n/d0"], ["n/d1"]]
 
 
@@ -82,3 +83,4 @@ async def test_an_expression_that_fails_is_told():
         (odd,) = await running.heard(ExclusionViolated)
         await running.heard(Allocated)
     assert "d0: compatibleOnlyWith" in odd.message
+    assert odd.line.event == "compatibleOnlyWith failed"
