@@ -102,7 +102,7 @@ def unknown_fields(data: DoctorInput) -> Iterator[Finding]:
         for path, key, known in unknown_in(type(entry.object), entry.raw):
             if key not in reported:
                 reported.add(key)
-                what = f"this release knows no field {key} here{suggestion(key, known)}"
+                what = f"ignored: {key}, which could change the answer{suggestion(key, known)}"
                 yield findings.UNKNOWN_FIELD.finding(entry, path, what)
 
 
