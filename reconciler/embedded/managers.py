@@ -114,7 +114,7 @@ def _nodes(found: dict[Path, Any], value: Any, kind: str, path: Path, holder: st
 
 def step_to(name: str, one: Any) -> str:
     """The step to an entry of a list."""
-    if name in SETS or not isinstance(one, dict):
+    if name not in KEYS or not isinstance(one, dict):
         return f"v:{json.dumps(one)}"
     names = next((names for names in KEYS[name] if names[0] in one), KEYS[name][0])
     keys = {key: one.get(key, _DEFAULTS.get(key)) for key in sorted(names)}
@@ -204,8 +204,14 @@ def _owners_given(managed: Any) -> Owners:
     """The owners in `managedFields` of a client; none if any of it cannot be read."""
     try:
         found = owners_of(managed)
-        is_known = all(one["operation"] in ("Apply", "Update") for one in managed)
-        is_known &= all(one["fieldsType"] == "FieldsV1" for one in managed)
+        is_known = all(
+            one["operation"] in ("Apply", "Update")
+            and one["fieldsType"] == "FieldsV1"
+            and all(
+                isinstance(one.get(key, ""), str) for key in ("manager", "subresource", "apiVersion", "time")
+            )
+            for one in managed
+        )
         return {
             owner: owned._replace(tree=tree_of(owned.paths)) for owner, owned in found.items() if is_known
         }

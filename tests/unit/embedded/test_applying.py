@@ -231,6 +231,30 @@ def test_what_cannot_be_applied_is_refused():
     assert call(api, "GET", f"{MAPS_OF_CONFIG}/m")[0] == 404
 
 
+@pytest.mark.parametrize("key", ["manager", "operation", "apiVersion", "time", "fieldsType", "fieldsV1"])
+@pytest.mark.parametrize("wrong", [None, 1, ["x"], {"x": {}}, [[]]])
+def test_managed_fields_of_a_client_that_cannot_be_read_change_no_owner(key, wrong):
+    api = ApiServer()
+    made = apply(api, config(a="1"))
+    entry = {**made["metadata"]["managedFields"][0], key: wrong}
+    put = {**config(a="1"), "metadata": {"name": "m", "managedFields": [entry]}}
+    found = ok(api, "PUT", f"{MAPS_OF_CONFIG}/m", put, fieldManager="p")
+    assert shown(found) == [("a", "Apply", {"f:data": {"f:a": {}}})]
+    ok(api, "PUT", f"{MAPS_OF_CONFIG}/m", {**put, "data": {"a": "2"}}, fieldManager="p")
+    assert conflicts(api, config(a="3")) == [".data.a"]
+
+
+def test_managed_fields_of_a_client_may_name_entries_of_lists_that_have_none():
+    api = ApiServer()
+    path = f"{PODS}/p"
+    made = apply(api, {**of("Pod", "p"), **pod(tolerations=[{"key": "a", "operator": "Exists"}])}, path=path)
+    tree = made["metadata"]["managedFields"][0]["fieldsV1"]
+    tree["f:spec"]["f:tolerations"] = {'k:{"key":"b"}': {}}
+    assert ok(api, "PUT", path, made)["metadata"]["managedFields"][0]["fieldsV1"] == tree
+    left = apply(api, {**of("Pod", "p"), **pod()}, path=path)
+    assert left["spec"]["tolerations"] == made["spec"]["tolerations"]
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
