@@ -213,7 +213,9 @@ def _owners_given(managed: Any) -> Owners:
             for one in managed
         )
         return {
-            owner: owned._replace(tree=tree_of(owned.paths)) for owner, owned in found.items() if is_known
+            owner: owned._replace(tree=tree_of(owned.paths - _ALWAYS_THERE))
+            for owner, owned in found.items()
+            if is_known
         }
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError):
         return {}

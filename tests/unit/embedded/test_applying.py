@@ -255,6 +255,14 @@ def test_managed_fields_of_a_client_may_name_entries_of_lists_that_have_none():
     assert left["spec"]["tolerations"] == made["spec"]["tolerations"]
 
 
+def test_nobody_owns_all_metadata():
+    api = ApiServer()
+    made = apply(api, config(a="1"))
+    made["metadata"]["managedFields"][0]["fieldsV1"]["f:metadata"] = {}
+    ok(api, "PUT", f"{MAPS_OF_CONFIG}/m", made)
+    assert apply(api, config(a="2"))["metadata"]["uid"] == made["metadata"]["uid"]
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
