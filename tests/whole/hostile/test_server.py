@@ -268,8 +268,8 @@ async def test_large_objects():
         for number, most in enumerate([*[3 * 2**19 if FULL else 2**17] * 10, size]):
             one.cluster.load(claim(f"large-{number}"))
             large = deepcopy(one.cluster.claim(f"large-{number}"))
-            owned = {"operation": "Apply", "apiVersion": "resource.k8s.io/v1", "fieldsType": "FieldsV1"}
-            owned |= {"manager": "m", "fieldsV1": {f"f:{'x' * most}": {}}}
+            owned: dict[str, Any] = {"operation": "Apply", "apiVersion": "resource.k8s.io/v1"}
+            owned |= {"manager": "m", "fieldsType": "FieldsV1", "fieldsV1": {f"f:{'x' * most}": {}}}
             large["metadata"]["managedFields"] = [owned]
             one.cluster.api.store.put(CLAIM, f"default/large-{number}", large)
         names = [*one.claims(4), *(f"large-{number}" for number in range(11))]
