@@ -62,7 +62,7 @@ ANSWERS: Mapping[str, tuple[str, str]] = {
     ),
     "doctor": (
         "there are no errors; with --strict, no warnings either",
-        "there are errors, with --strict or warnings",
+        "there are errors; with --strict, also if there are warnings",
     ),
     "drain": ("everything can go elsewhere", "something cannot go elsewhere"),
     "explain": (

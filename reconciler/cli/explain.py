@@ -207,7 +207,7 @@ def explain(
     options = {"koordinator_semantics": koordinator_semantics}
     if target is None:
         if contexts or of_pod or (files and watched):
-            raise click.UsageError("A list has no --contexts and no --pod, and -w needs a cluster.")
+            raise click.UsageError("--contexts and --pod need a NAME, and -w needs a cluster.")
         if everywhere and namespace is not None:
             raise click.UsageError("Name a namespace with -n, or all with -A, not both.")
         inside = None if everywhere else namespace_of(namespace, connection, in_cluster=not files)

@@ -91,6 +91,7 @@ def test_nothing_that_waits_is_said():
     misspelt = listed("-A", "--reason", "devicesinus")
     assert misspelt.exit_code == 2
     assert "did you mean DevicesInUse" in " ".join(misspelt.stderr.split())
+    assert "--pod need a NAME" in listed("-A", "--pod").stderr
 
 
 @pytest.mark.parametrize("target", ["claim/big", "resourceclaims.resource.k8s.io/big", "default/big", "big"])
