@@ -24,7 +24,7 @@ from reconciler.api.validation.fields import Field, WrongType
 from reconciler.api.validation.pods import check_claims, with_label_keys
 from reconciler.api.versions import reading
 from reconciler.api.versions.ignored import unknown_in
-from reconciler.api.versions.kinds import KINDS, NAMES, RESOURCE, is_newer
+from reconciler.api.versions.kinds import KINDS, NAMES, RESOURCE, SCHEDULING, is_newer
 from reconciler.api.versions.mistakes import fix_mistakes
 from reconciler.errors import Malformed
 
@@ -390,10 +390,10 @@ def _unknown_fields(found: Bundle) -> Iterator[InvalidDocument]:
 
 
 def _unknown_kinds(found: Bundle) -> Iterator[InvalidDocument]:
-    """Objects of the group of devices with a kind that no release has."""
-    known = sorted(kind for group, kind in NAMES if group == RESOURCE)
+    """Objects of the groups of devices and gangs with a kind that no release has."""
     for document in found.others.values():
         group, kind = str(document.raw.get("apiVersion")).rpartition("/")[0], str(document.raw.get("kind"))
-        if group == RESOURCE and is_newer(group, kind):
+        if group in (RESOURCE, SCHEDULING) and is_newer(group, kind):
+            known = sorted(kind for its, kind in NAMES if its == group)
             reason = f"no release has this kind{suggestion(kind, known)}"
             yield invalid_document(document.origin, subject_of(document.raw), "kind", reason)

@@ -10,6 +10,7 @@ from tests.tools.short_manifests import CLASS, claim, gpus, together
 
 MISSPELT = claim("c").replace("count: 1", "cuont: 2")
 UNKNOWN_KIND = claim("d").replace("kind: ResourceClaim", "kind: ResourceCliam")
+UNKNOWN_GANG = "{apiVersion: scheduling.k8s.io/v1beta1, kind: PodGruop, metadata: {name: d}}\n"
 USED_BY_NOBODY = "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}\n"
 
 
@@ -44,3 +45,9 @@ def test_an_unknown_kind_of_the_group_is_named(tmp_path: Path):
     assert (said.exit_code, run(tmp_path, text, "allocate", "--strict").exit_code) == (0, 1)
     alone = run(tmp_path, UNKNOWN_KIND, "allocate")
     assert (alone.exit_code, "did you mean ResourceClaim?" in alone.stderr) == (2, True)
+
+
+def test_an_unknown_kind_of_gangs_is_named(tmp_path: Path):
+    text = together(CLASS, gpus("n1", 1), UNKNOWN_GANG)
+    said = run(tmp_path, text, "allocate")
+    assert "PodGruop d: kind: no release has this kind; did you mean PodGroup?" in said.stderr
