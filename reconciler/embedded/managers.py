@@ -56,6 +56,8 @@ ATOMIC = {
 }  # fmt: skip
 """Types that are single values"""
 ATOMIC_MAPS = {"nodeSelector", "selector", "allocatedResourceStatuses", "claimRef"}
+MOST_UPDATERS, ANCIENT = 10, "ancient-changes"
+"""Owners of an object that update, at most, and who has the fields of the oldest ones"""
 _DEFAULTS = {"protocol": "TCP"}
 _UNOWNED = {
     *("name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "selfLink"),
@@ -320,7 +322,24 @@ def after_update(
     given, gone = changed(version)
     time = moment if given else mine.time
     owners[owner] = Owned(mine.version, time, tree_of((mine.paths - gone) | given))
-    return managed_fields(owners)
+    return managed_fields(_capped({one: owned for one, owned in owners.items() if owned.tree}))
+
+
+def _capped(owners: Owners) -> Owners:
+    """The owners; beyond `MOST_UPDATERS` that update, the oldest of a version become one."""
+    updaters = sorted((one for one in owners if one.applied), key=lambda one: (owners[one].time, one.manager))
+    first: dict[str, Owner] = {}
+    excess = len(updaters) - MOST_UPDATERS
+    for one in updaters:
+        if excess <= 0:
+            break
+        oldest, ancient = first.setdefault(one.applied, one), Owner(ANCIENT, applied=one.applied)
+        if one not in (oldest, ancient):
+            kept = owners.pop(ancient, None) or owners.pop(oldest)
+            mine = owners.pop(one)
+            owners[ancient] = mine._replace(tree=tree_of(kept.paths | mine.paths))
+            excess -= 1
+    return owners
 
 
 def prefixes(paths: Iterable[Path]) -> set[Path]:

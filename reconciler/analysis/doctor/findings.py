@@ -105,7 +105,7 @@ PREVIEW_FIELD: Final = Rule(
 )  # fmt: skip
 UNKNOWN_KIND: Final = Rule(
     "unknown-kind", _W, "A kind about devices or gangs is not known here, so its objects are ignored.",
-    "Fix the kind or its version; if Kubernetes has it, upgrade dra-reconciler.",
+    "Fix kind or version if they are wrong; if Kubernetes has it, upgrade dra-reconciler.",
 )  # fmt: skip
 UNRENDERED: Final = Rule(
     "unrendered-template", _E, "A value contains a template action that is not rendered.",

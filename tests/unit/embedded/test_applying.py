@@ -215,6 +215,22 @@ def test_each_field_belongs_to_whoever_changed_it_last(writes):
         assert sorted(fields) == sorted(owner.items())
 
 
+def test_the_oldest_of_more_than_ten_that_update_become_one():
+    seconds = count()
+    api = ApiServer(now=lambda: datetime.fromtimestamp(next(seconds), UTC))
+    path = f"{MAPS_OF_CONFIG}/m"
+    apply(api, config(applied="1"), "applies")
+    for number in range(13):
+        body = {"data": {f"k{number:02}": "1"}}
+        ok(api, "PATCH", path, body, media=MERGE, fieldManager=f"m{number:02}")
+    found = ok(api, "GET", path)["metadata"]["managedFields"]
+    assert [one["manager"] for one in found] == [
+        "applies", "ancient-changes", *(f"m{number:02}" for number in range(4, 13))
+    ]  # fmt: skip
+    assert found[1]["fieldsV1"] == {"f:data": {f"f:k{number:02}": {} for number in range(4)}}
+    assert conflicts(api, config(k03="2"), "applies") == [".data.k03"]
+
+
 def test_what_cannot_be_applied_is_refused():
     api = ApiServer()
     custom = "/apis/scheduling.koordinator.sh/v1alpha1/devices/n"
