@@ -357,7 +357,11 @@ class ApiServer:
     def _load(self, obj: Object) -> None:
         found = self._routes.kind_of(str(obj.get("apiVersion", "")), str(obj.get("kind", "")))
         if found is None:
-            raise bad_request(f"{obj.get('apiVersion')} {obj.get('kind')} is not served")
+            group = str(obj.get("apiVersion", "")).rpartition("/")[0]
+            versions = [str(one) for one in self._routes.versions() if one.group == group]
+            others = [one for one in versions if self._routes.kind_of(one, str(obj.get("kind", "")))]
+            said = f"use {' or '.join(others)}" if others else "leave it out"
+            raise bad_request(f"{obj.get('apiVersion')} {obj.get('kind')} is not served: {said}")
         kind, served = found
         obj = known(obj, model_of_kind(served, kind), newer=self._has_newer_fields).body
         metadata = obj.get("metadata")

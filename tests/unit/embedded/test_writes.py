@@ -227,7 +227,14 @@ def test_a_namespace_may_follow_its_objects():
             {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", **claim("Bad_Name")},
             "ResourceClaim Bad_Name",
         ),
-        ({"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}}, "Thing t"),
+        (
+            {"apiVersion": "example.com/v1", "kind": "Thing", "metadata": {"name": "t"}},
+            "Thing t.* leave it out",
+        ),
+        (
+            {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": {"name": "g"}},
+            "PodGroup g.* use scheduling.k8s.io/v1beta1 or scheduling.k8s.io/v1alpha3",
+        ),
         ({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": 1}}, "Pod p"),
     ],
 )
