@@ -8,6 +8,7 @@ import re
 import sys
 import tracemalloc
 from importlib import import_module
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -45,16 +46,33 @@ NO_TEXT = {"half characters"}
 """No server sends these, as strings of the API are UTF-8: what does is asked again"""
 
 
+class Sign(str):
+    """A part of JSON that is written as it is."""
+
+
 def spelled(obj: Object) -> bytes:
-    """JSON however deep and wide."""
-    depth, digits = sys.getrecursionlimit(), sys.get_int_max_str_digits()
-    sys.setrecursionlimit(50_000)
+    """JSON however deep and wide. Python's own encoder recurses, and how deep it may differs by version."""
+    digits, text = sys.get_int_max_str_digits(), list[str]()
+    rest: list[Any] = [{**obj, "metadata": {**obj["metadata"], "resourceVersion": "7"}}]
     sys.set_int_max_str_digits(0)
     try:
-        return json.dumps({**obj, "metadata": {**obj["metadata"], "resourceVersion": "7"}}).encode()
+        while rest:
+            match rest.pop():
+                case dict() as fields:
+                    entries = [
+                        (Sign(","), Sign(json.dumps(key) + ":"), value) for key, value in fields.items()
+                    ]
+                    rest += [Sign("}"), *reversed([*chain(*entries)][1:]), Sign("{")]
+                case list() as values:
+                    members = [(Sign(","), value) for value in values]
+                    rest += [Sign("]"), *reversed([*chain(*members)][1:]), Sign("[")]
+                case Sign() as sign:
+                    text.append(sign)
+                case value:
+                    text.append(json.dumps(value))
     finally:
-        sys.setrecursionlimit(depth)
         sys.set_int_max_str_digits(digits)
+    return "".join(text).encode()
 
 
 def taken_in(text: bytes, kind: str, *, watched: bool) -> Changed | Refused:
