@@ -75,12 +75,17 @@ async def configuration_for(target: Target, *, insecure: bool = False) -> Config
     """The configuration of the client library. Raises Rejected if credentials cannot be read.
 
     `insecure`, or insecure-skip-tls-verify in a kubeconfig, turns off the verification of certificates, with
-    a warning, as for kubectl. The account of a pod always verifies.
+    a warning, as for kubectl. The account of a pod always verifies: it is Rejected there.
     """
     try:
         urlsplit(target.server).port  # noqa: B018 - raises
     except ValueError as exc:
         raise Rejected(f"cannot reach a cluster: {target.server!r}: {exc}") from exc
+    if insecure and target.in_pod:
+        raise Rejected(
+            f"cannot reach {target.server}: the account of a pod always verifies certificates: remove "
+            "--insecure-skip-tls-verify, or use a kubeconfig"
+        )
     configuration = await _credentials(target)
     if insecure:
         configuration.verify_ssl = False

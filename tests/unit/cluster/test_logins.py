@@ -16,6 +16,7 @@ from reconciler.cluster import credentials
 from reconciler.cluster.client import Client
 from reconciler.cluster.http import HttpTransport, connect
 from reconciler.cluster.kinds import NODE
+from reconciler.cluster.target import Target
 from reconciler.errors import Rejected, Retry
 from tests.tools.http_servers import serving, whoami, write_kubeconfig
 
@@ -113,6 +114,11 @@ async def test_not_knowing_the_server_is_said_at_once(tmp_path, monkeypatch, arg
     ):
         async with connect(**arguments):
             pass
+
+
+async def test_the_account_of_a_pod_never_skips_verification():
+    with pytest.raises(Rejected, match="always verifies certificates: remove --insecure-skip-tls-verify"):
+        await credentials.configuration_for(Target("https://10.0.0.1", in_pod=True), insecure=True)
 
 
 # -- TLS is verified as the kubeconfig says, and a refusal names the remedy.
