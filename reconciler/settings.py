@@ -350,8 +350,11 @@ class Settings(BaseModel):
 
     journal: Annotated[str | None, Flag(metavar="DIR")] = None
     """Directory of a journal with all decisions and their input: `dra-reconciler replay` repeats them. At
-    most 16 files of about 64 MiB before compression. Its folder `gave-up` gets at most 64 questions that a
-    search gave up (`SearchGaveUp`): `dra-reconciler allocate -f FILE` asks them again. None: no journal."""
+    most 16 files of about 64 MiB before compression. None: no journal."""
+
+    keep_hard_questions: Annotated[str | None, Flag(metavar="FOLDER", advanced=True)] = None
+    """Folder for questions that a search gave up (`SearchGaveUp`). At most 64 files with the claims, one
+    node, its slices and held devices: `dra-reconciler allocate -f FILE` asks them again. None: none kept."""
 
     log_level: Annotated[Literal["debug", "info", "warning", "error"], FLAG] = "info"
     """Minimum level of log lines. Decisions are `info`, requests to the server are `debug`."""

@@ -295,8 +295,8 @@ def build_control(
 
 
 def _decider(settings: Settings, ours: Ownership) -> Decider:
-    journal = settings.journal
-    kept = {} if journal is None else {"gave_up": HardQuestions(Path(journal) / "gave-up").keep}
+    folder = settings.keep_hard_questions
+    kept = {} if folder is None else {"gave_up": HardQuestions(Path(folder)).keep}
     return Decider(ours, steps=settings.search_steps, **kept)
 
 

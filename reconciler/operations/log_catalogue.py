@@ -133,7 +133,7 @@ PROCESS_EVENTS = (
     Event("journal resumed", INFO, "It is written again, to a new file.", ("file",)),
     Event("API server is busy, start delayed", WARNING, "It is asked again after the pause.",
           ("error", "pause")),
-    Event("hard question not kept", WARNING, "Of those that a search gave up.", ("path", "error")),
+    Event("hard question not kept", WARNING, "Of --keep-hard-questions.", ("path", "error")),
     Event("policy comparison failed", ERROR,
           "A comparison failed.", ("exception",)),
     Event("demand learnt", INFO,

@@ -1,15 +1,19 @@
 """Questions that were given up can be asked again from their files."""
 
+import asyncio
 import json
 from dataclasses import replace
 from pathlib import Path
 from threading import Event, active_count
+from time import sleep
 
+import pytest
 from structlog.testing import capture_logs
 
 from reconciler.allocation.dra.budget import UNLIMITED
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from reconciler.control.decider import Decider, Refusal
+from reconciler.control.decisions.allocating import Waits
 from reconciler.control.handler import Decide
 from reconciler.control.ownership import Ownership
 from reconciler.operations.journal.hard_questions import MOST_KEPT, HardQuestions
@@ -25,6 +29,8 @@ from tests.tools.builders import (
     request,
     resource_slice,
 )
+from tests.tools.running_reconciler import Cluster, reconciling
+from tests.tools.virtual_time import VirtualLoop
 
 SLICES = [
     resource_slice(
@@ -112,3 +118,19 @@ def test_one_thread_writes_and_questions_that_come_meanwhile_are_not_kept(tmp_pa
     assert kept.writing is not None
     kept.writing.result()
     assert len(written) == 1
+
+
+@pytest.mark.parametrize("is_set", [True, False])
+def test_a_process_keeps_them_only_in_a_folder_that_is_set(tmp_path: Path, is_set: bool):
+    async def give_up() -> None:
+        cluster = Cluster([*WORLD.classes, *WORLD.nodes, *SLICES, ASKED])
+        flags = {"keep_hard_questions": str(tmp_path / "hard")} if is_set else {}
+        journal = str(tmp_path / "journal")
+        async with reconciling(cluster, all_claims=True, search_steps=1, journal=journal, **flags) as running:
+            await running.told(Waits, reason=Reason.GAVE_UP)
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(give_up())
+    while is_set and not list(tmp_path.glob("hard/*.json")):
+        sleep(0.01)  # a thread writes it
+    assert {one.parent.name for one in tmp_path.rglob("*.json")} == ({"hard"} if is_set else set())
