@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Event, active_count
 from time import sleep
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -124,7 +125,7 @@ def test_one_thread_writes_and_questions_that_come_meanwhile_are_not_kept(tmp_pa
 def test_a_process_keeps_them_only_in_a_folder_that_is_set(tmp_path: Path, is_set: bool):
     async def give_up() -> None:
         cluster = Cluster([*WORLD.classes, *WORLD.nodes, *SLICES, ASKED])
-        flags = {"keep_hard_questions": str(tmp_path / "hard")} if is_set else {}
+        flags: dict[str, Any] = {"keep_hard_questions": str(tmp_path / "hard")} if is_set else {}
         journal = str(tmp_path / "journal")
         async with reconciling(cluster, all_claims=True, search_steps=1, journal=journal, **flags) as running:
             await running.told(Waits, reason=Reason.GAVE_UP)
