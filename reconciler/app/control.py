@@ -97,12 +97,7 @@ def shadow_of(
 
 
 async def _watch_switch(client: Client, key: ObjectKey, switch: Switch) -> None:
-    watch = follow(
-        client,
-        config_map(key),
-        sink=switch.take,
-        random=random,
-    )
+    watch = follow(client, config_map(key), sink=switch.take, random=random)
     await forever("switch", watch)
 
 
@@ -354,13 +349,7 @@ def _fence(
     take_over = None if held_room is None else takeover_of(base, intake, held_room).take_over
     patience = base.settings.write_seconds
     return Fence(
-        intake,
-        writer,
-        ours,
-        clock=base.clock,
-        patience=patience,
-        hand_over=hand_over,
-        take_over=take_over,
+        intake, writer, ours, clock=base.clock, patience=patience, hand_over=hand_over, take_over=take_over
     )
 
 

@@ -175,10 +175,7 @@ def lease_signals(candidate: Candidate, clock: Callable[[], float]) -> Signals:
 
     return Signals(
         ready={"shard": overlap},
-        sections={
-            "Leader": lambda: [("leading", "yes" if candidate.leads() else "no")],
-            "Lease": rows,
-        },
+        sections={"Leader": lambda: [("leading", "yes" if candidate.leads() else "no")], "Lease": rows},
         readings=[
             labelled(of.LEADER, lambda: {lease: float(candidate.leads())}),
             single(of.RIVALS, lambda: len(campaign.rivals)),

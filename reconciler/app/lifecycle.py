@@ -26,15 +26,7 @@ from reconciler.app.control import (
 )
 from reconciler.app.evicting import check_rights, evicting
 from reconciler.app.foundation import Foundation, foundation
-from reconciler.app.from_settings import (
-    Found,
-    Job,
-    check,
-    discovered,
-    log_lacks,
-    ownership,
-    rules,
-)
+from reconciler.app.from_settings import Found, Job, check, discovered, log_lacks, ownership, rules
 from reconciler.app.leadership import Alone, Candidate, Leadership, recalls_for
 from reconciler.app.observing import inboxes_of, listeners, observe
 from reconciler.app.running import Start
@@ -98,11 +90,7 @@ fails again and again collects its garbage all the same"""
 
 
 def watches(
-    client: Client,
-    served: Served,
-    sink: Sink,
-    recalls: Mapping[str, Recall],
-    is_known: IsKnown,
+    client: Client, served: Served, sink: Sink, recalls: Mapping[str, Recall], is_known: IsKnown
 ) -> Iterator[Job]:
     """A watch on each kind. `recalls` are by kind, for kinds that have one."""
     for resource in served:

@@ -206,11 +206,7 @@ def _questions(settings: Settings, intake: Intake, placing: Placing) -> Iterator
     """The endpoints for questions, off by default."""
     if settings.status_what_if:
         endpoint = WhatifEndpoint(
-            intake.store,
-            intake.nodes,
-            intake.groups,
-            ready=intake.listed.is_set,
-            policies=placing.in_use,
+            intake.store, intake.nodes, intake.groups, ready=intake.listed.is_set, policies=placing.in_use
         )
         yield from whatif_routes(endpoint.ask)
         yield from FitEndpoint(intake.store, intake.nodes, ready=intake.listed.is_set).routes()

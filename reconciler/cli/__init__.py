@@ -99,9 +99,7 @@ class LazyGroup(click.Group):
 
 
 @click.group(
-    cls=LazyGroup,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    epilog=exits_text(CONTRACT),
+    cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]}, epilog=exits_text(CONTRACT)
 )
 @click.version_option(package_name="dra-reconciler", prog_name="dra-reconciler")
 def main() -> None:

@@ -243,10 +243,7 @@ def _selects_namespaces(pod: Mapping[str, Any]) -> bool:
 
 @asynccontextmanager
 async def following(
-    client: "Client",
-    served: Served,
-    kinds: Iterable[str],
-    on_change: Callable[[Change], object],
+    client: "Client", served: Served, kinds: Iterable[str], on_change: Callable[[Change], object]
 ) -> AsyncIterator[None]:
     """Watch some kinds and call `on_change`; the block starts when all are listed."""
     from reconciler.cluster.watch import follow  # noqa: PLC0415 - slow, and only for this
@@ -283,9 +280,7 @@ def _today() -> datetime:
 
 
 def split_held_room(
-    raws: Iterable[dict[str, Any]],
-    now: Callable[[], datetime] = _today,
-    say: Callable[[str], None] = remark,
+    raws: Iterable[dict[str, Any]], now: Callable[[], datetime] = _today, say: Callable[[str], None] = remark
 ) -> tuple[list[dict[str, Any]], tuple["Nomination", ...]]:
     """What `list_objects` returned without those ConfigMaps, and the room that is held now by them.
 

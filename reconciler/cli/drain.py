@@ -12,9 +12,7 @@ from reconciler.analysis.relocation.drain import (
     without_devices,
     without_nodes,
 )
-from reconciler.analysis.relocation.drain import (
-    drain as plan_drain,
-)
+from reconciler.analysis.relocation.drain import drain as plan_drain
 from reconciler.analysis.world import World
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.connection import Connection

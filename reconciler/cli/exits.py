@@ -34,9 +34,7 @@ CONTRACT: Mapping[Exit, str] = {
     Exit.UNREACHABLE: "the cluster cannot be reached, or does not allow it",
 }
 """What the codes mean for all commands"""
-OFFLINE = frozenset(
-    {"allocate", "apiserver", "completion", "convert", "demo", "logs", "migrate", "replay"},
-)
+OFFLINE = frozenset({"allocate", "apiserver", "completion", "convert", "demo", "logs", "migrate", "replay"})
 """Commands that talk to no cluster: they have no code 3"""
 
 ANSWERS: Mapping[str, tuple[str, str]] = {

@@ -73,9 +73,7 @@ def pod_of_plugin(
         return Situation(explanations=[with_refusal(explanation, refusal)], notes=notes)
     names = snapshot.topology.nodes.keys() if choice.nodes is None else frozenset(choice.nodes)
     explanation = part.explain(
-        pod,
-        names.__contains__,
-        lambda: intake.placement.left_out(pod, (), snapshot, offered=part.offered),
+        pod, names.__contains__, lambda: intake.placement.left_out(pod, (), snapshot, offered=part.offered)
     )
     return Situation(explanations=[explanation], notes=notes)
 

@@ -231,12 +231,7 @@ def _why_gang(gang: GangKey, gangs: GangPlanner, intake: Intake) -> tuple[str, s
 
 
 def print_lines(
-    lines: list[Line],
-    output: str,
-    console: Console,
-    now: datetime,
-    *,
-    nothing: str = "",
+    lines: list[Line], output: str, console: Console, now: datetime, *, nothing: str = ""
 ) -> None:
     """Print the lines as the option says; `nothing` if there is none."""
     if output in ("json", "yaml"):

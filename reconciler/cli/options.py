@@ -75,8 +75,7 @@ def manifest_options(func: F) -> F:
 
     paths = click.Path(exists=True, readable=True)
     return all_of(
-        files_option(required=False),
-        click.argument("more", nargs=-1, type=paths, metavar="[FILE|DIR]..."),
+        files_option(required=False), click.argument("more", nargs=-1, type=paths, metavar="[FILE|DIR]...")
     )(command)
 
 
@@ -226,12 +225,7 @@ POD_TYPES = dict.fromkeys(("pod", "pods", "po"), "pod")
 def output_option(*formats: str, explained: str | None = None) -> Decorator:
     """`-o`, with the first format as the default."""
     return click.option(
-        "-o",
-        "--output",
-        type=click.Choice(formats),
-        default=formats[0],
-        show_default=True,
-        help=explained,
+        "-o", "--output", type=click.Choice(formats), default=formats[0], show_default=True, help=explained
     )
 
 

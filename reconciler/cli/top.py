@@ -308,10 +308,7 @@ async def _watch(
 
 
 async def follow_usage(
-    connection: Connection,
-    rules: Semantics,
-    show: Callable[[Store], Awaitable[None]],
-    interval: float,
+    connection: Connection, rules: Semantics, show: Callable[[Store], Awaitable[None]], interval: float
 ) -> None:
     """Watch a cluster and show its state every `interval` seconds, until cancelled.
 

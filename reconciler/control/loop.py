@@ -162,11 +162,7 @@ class Reconciler:
     @staticmethod
     def _log_retry(unit: Unit, cause: str, exc: Retry, delay: float) -> None:
         log.info(
-            "reconcile will be retried",
-            unit=str(unit),
-            cause=cause,
-            error=str(exc),
-            pause=round(delay, 3),
+            "reconcile will be retried", unit=str(unit), cause=cause, error=str(exc), pause=round(delay, 3)
         )
 
     async def _reconcile(self, unit: Unit) -> None:

@@ -286,9 +286,7 @@ class _Run:
         names = snapshot.topology.nodes.keys() if choice.nodes is None else frozenset(choice.nodes)
         self._on_pod(pod, part, names.__contains__)
         found = part.place(
-            pod,
-            names.__contains__,
-            lambda: self._placement.left_out(pod, (), snapshot, offered=part.offered),
+            pod, names.__contains__, lambda: self._placement.left_out(pod, (), snapshot, offered=part.offered)
         )
         if isinstance(found, PodGrant):
             self._nodes.host(pod.key, pod, found.node, room_for(pod))
@@ -414,8 +412,4 @@ def _allocated(raw: Mapping[str, Any], plan: Plan, stamp: str) -> dict[str, Any]
     if plan.annotations:
         metadata["annotations"] = {**(metadata.get("annotations") or {}), **dict(plan.annotations)}
     written = {**plan.allocation.to_json(), "allocationTimestamp": stamp}
-    return {
-        **raw,
-        "metadata": metadata,
-        "status": {**(raw.get("status") or {}), "allocation": written},
-    }
+    return {**raw, "metadata": metadata, "status": {**(raw.get("status") or {}), "allocation": written}}

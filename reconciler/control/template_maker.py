@@ -33,13 +33,7 @@ class TemplateMaker:
     """Takes the place of the sink of all watches, notes pods without claims, and passes every change on."""
 
     def __init__(
-        self,
-        intake: Intake,
-        sink: Sink,
-        client: Client,
-        *,
-        resources: Resources,
-        leads: Callable[[], bool],
+        self, intake: Intake, sink: Sink, client: Client, *, resources: Resources, leads: Callable[[], bool]
     ) -> None:
         """`resources` says what names stand for, `leads` whether this process may write."""
         self._intake = intake

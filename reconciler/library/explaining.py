@@ -53,11 +53,7 @@ class Situation(NamedTuple):
 
 
 def without_questions(
-    key: ObjectKey,
-    claims: Mapping[ObjectKey, ResourceClaim],
-    pods: Mapping[ObjectKey, Pod],
-    *,
-    of_pod: bool,
+    key: ObjectKey, claims: Mapping[ObjectKey, ResourceClaim], pods: Mapping[ObjectKey, Pod], *, of_pod: bool
 ) -> Situation:
     """Say why there is nothing to decide: it is allocated, its pods have finished, or it does not exist."""
     if of_pod and key in pods:

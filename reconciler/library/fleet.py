@@ -262,14 +262,7 @@ class Fleet:
             Profile,
             (
                 Profile(
-                    line.driver,
-                    line.pool,
-                    line.node,
-                    one.profile,
-                    one.devices,
-                    one.held,
-                    one.fits,
-                    one.size,
+                    line.driver, line.pool, line.node, one.profile, one.devices, one.held, one.fits, one.size
                 )
                 for line in self._lines(by)
                 for one in line.profiles

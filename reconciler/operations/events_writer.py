@@ -103,12 +103,7 @@ class Events:
     """Queues notices and writes them one after the other."""
 
     def __init__(
-        self,
-        sink: Sink,
-        *,
-        instance: str,
-        clock: Callable[[], float],
-        now: Callable[[], datetime],
+        self, sink: Sink, *, instance: str, clock: Callable[[], float], now: Callable[[], datetime]
     ) -> None:
         """`instance` names this process; `clock` counts seconds; `now` returns the time with its zone."""
         self._sink = sink

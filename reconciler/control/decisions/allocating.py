@@ -227,12 +227,7 @@ class Compared(Decision):
     their_node: Annotated[str, Logged("node of the other scheduler, if only one")] = ""
     their_devices: Annotated[tuple[DeviceID, ...], Logged("as the name says", list, texts)] = ()
     there: Annotated[
-        Outcome | None,
-        Logged(
-            "the outcome on their node, if ours differs",
-            (str, type(None)),
-            _text_or_null,
-        ),
+        Outcome | None, Logged("the outcome on their node, if ours differs", (str, type(None)), _text_or_null)
     ] = None
     message: Message = ""
     """The reason of our refusal"""

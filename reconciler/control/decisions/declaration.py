@@ -172,23 +172,16 @@ Goal = Annotated[str, Logged("as in the setting `rebalance_goals`")]
 CountedThing = Annotated[str, Logged("what is to fit, in the singular")]
 
 Message = Annotated[str, Logged("as the name says")]
-Policy = Annotated[
-    str | None,
-    Logged("the policy that chose; absent for first fit", optional=True),
-]
+Policy = Annotated[str | None, Logged("the policy that chose; absent for first fit", optional=True)]
 Steps = Annotated[int, Logged("devices that the search tried", int)]
 NodeCount = Annotated[int, Logged("nodes that were considered", int)]
 Counts = Annotated[
-    tuple[RequestCount, ...],
-    Logged("for each request, the devices that passed each test", list, _counts),
+    tuple[RequestCount, ...], Logged("for each request, the devices that passed each test", list, _counts)
 ]
 Seconds = Annotated[
     float,
     Logged(
-        "from the start of the decision until it was stored",
-        (int, float),
-        _milliseconds,
-        name="duration_ms",
+        "from the start of the decision until it was stored", (int, float), _milliseconds, name="duration_ms"
     ),
 ]
 PendingSeconds = Annotated[

@@ -54,9 +54,7 @@ from reconciler.control.decisions.declaration import (
 GANGS = MetricSpec("gangs_placed_total", "counter", "Gangs that were placed.")
 
 GANGS_GIVEN_BACK = MetricSpec(
-    "gangs_given_back_total",
-    "counter",
-    "Partly written gangs that gave everything back.",
+    "gangs_given_back_total", "counter", "Partly written gangs that gave everything back."
 )
 
 
@@ -97,16 +95,10 @@ class GangGivenBack(Decision):
     why: Annotated[str, Logged("the cause")]
 
 
-ROOM_PLANS = MetricSpec(
-    "room_plans_total",
-    "counter",
-    "New plans to evict pods, carried out or not.",
-)
+ROOM_PLANS = MetricSpec("room_plans_total", "counter", "New plans to evict pods, carried out or not.")
 
 ROOM_PLANS_ABORTED = MetricSpec(
-    "room_plans_aborted_total",
-    "counter",
-    "Plans to evict pods that were aborted.",
+    "room_plans_aborted_total", "counter", "Plans to evict pods that were aborted."
 )
 
 EVICTIONS = MetricSpec(
@@ -158,9 +150,7 @@ class Evicted(Decision):
 MOVE_PLANS = MetricSpec("move_plans_total", "counter", "New plans to move pods, carried out or not.")
 
 MOVE_PLANS_ABORTED = MetricSpec(
-    "move_plans_aborted_total",
-    "counter",
-    "Plans to move pods that were aborted.",
+    "move_plans_aborted_total", "counter", "Plans to move pods that were aborted."
 )
 
 PODS_MOVED = MetricSpec(

@@ -62,12 +62,7 @@ class Preemptor(Relocator):
     failure = "making room failed"
 
     def __init__(
-        self,
-        means: Means,
-        candidates: Candidates,
-        evictions: Evictions,
-        plan: PlanRoom,
-        terms: Terms,
+        self, means: Means, candidates: Candidates, evictions: Evictions, plan: PlanRoom, terms: Terms
     ) -> None:
         super().__init__(means, terms)
         self._candidates = candidates

@@ -58,13 +58,7 @@ class Rebalancer(Relocator):
     purpose = Purpose.REBALANCING
     failure = "rebalancing failed"
 
-    def __init__(
-        self,
-        means: Means,
-        plan: PlanMoves,
-        trial: TryMoves,
-        terms: MovesTerms,
-    ) -> None:
+    def __init__(self, means: Means, plan: PlanMoves, trial: TryMoves, terms: MovesTerms) -> None:
         super().__init__(means, terms)
         self._trial = trial
         self._plan = plan

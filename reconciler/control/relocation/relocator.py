@@ -239,12 +239,7 @@ class Candidates:
     """Reads the state. Changes nothing."""
 
     def __init__(
-        self,
-        intake: Intake,
-        pending: Pending,
-        planner: Planner,
-        gangs: GangPlanner,
-        classes: frozenset[str],
+        self, intake: Intake, pending: Pending, planner: Planner, gangs: GangPlanner, classes: frozenset[str]
     ) -> None:
         """`classes` are the PriorityClasses whose pods may preempt."""
         self._intake = intake

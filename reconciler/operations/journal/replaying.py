@@ -114,10 +114,7 @@ def replay(
 
 
 def _decisions(
-    place: Path,
-    progress: Callable[[int], None],
-    override: Override,
-    explained: Callable[[Answered], bool],
+    place: Path, progress: Callable[[int], None], override: Override, explained: Callable[[Answered], bool]
 ) -> Iterator[Again]:
     """All decisions. Every file starts with a complete snapshot, so it needs no earlier file."""
     run, count = "", 0

@@ -102,9 +102,7 @@ POLICY_PLACES_LOST = MetricSpec(
 DEMAND_SHAPES = MetricSpec("demand_shapes", "gauge", "Shapes of claims for which policies keep room.")
 TURNS = MetricSpec("turns_total", "counter", "Completed reconciles of claims and pods, successful or not.")
 FAILURES = MetricSpec(
-    "turn_failures_total",
-    "counter",
-    "Reconciles that failed with an internal error (please report).",
+    "turn_failures_total", "counter", "Reconciles that failed with an internal error (please report)."
 )
 
 QUEUE = MetricSpec(
@@ -114,14 +112,10 @@ QUEUE = MetricSpec(
     (("state", "due, or backing_off until the back-off ends or the object changes"),),
 )
 QUEUE_AGE = MetricSpec(
-    "queue_oldest_age_seconds",
-    "gauge",
-    "Time since the oldest due claim or pod could have been reconciled.",
+    "queue_oldest_age_seconds", "gauge", "Time since the oldest due claim or pod could have been reconciled."
 )
 RETRIES = MetricSpec(
-    "queue_retries_total",
-    "counter",
-    "Times that a claim or pod was requeued with back-off.",
+    "queue_retries_total", "counter", "Times that a claim or pod was requeued with back-off."
 )
 
 REQUESTS = MetricSpec(
@@ -179,23 +173,15 @@ LEADER = MetricSpec(
     (("lease", "the Lease of the shard; empty without leader election"),),
 )
 RIVALS = MetricSpec(
-    "shard_rivals",
-    "gauge",
-    "Live Leases of overlapping shards; this process allocates only at 0.",
+    "shard_rivals", "gauge", "Live Leases of overlapping shards; this process allocates only at 0."
 )
 DEVICES = MetricSpec(
     "devices",
     "gauge",
     "Devices of complete pools.",
     (
-        (
-            "driver",
-            "driver; for Koordinator's devices the type, such as koordinator.sh/gpu",
-        ),
-        (
-            "state",
-            "held, shared, allocatable, tainted or blocked, as in docs/capacity.md",
-        ),
+        ("driver", "driver; for Koordinator's devices the type, such as koordinator.sh/gpu"),
+        ("state", "held, shared, allocatable, tainted or blocked, as in docs/capacity.md"),
     ),
     by_leader=True,
 )
@@ -217,13 +203,7 @@ COUNTER_CAPACITY = MetricSpec(
     "counters_capacity",
     "gauge",
     "Total of a counter of a driver, in its unit.",
-    (
-        ("driver", "driver"),
-        (
-            "counter",
-            "counter",
-        ),
-    ),
+    (("driver", "driver"), ("counter", "counter")),
     by_leader=True,
 )
 COUNTER_AVAILABLE = MetricSpec(
@@ -237,10 +217,7 @@ PROFILE_FITS = MetricSpec(
     "profile_fits",
     "gauge",
     "How many more devices of a profile fit at the same time (docs/capacity.md), or a lower bound.",
-    (
-        ("driver", "driver"),
-        ("profile", "profile"),
-    ),
+    (("driver", "driver"), ("profile", "profile")),
     by_leader=True,
 )
 PROFILE_FRAGMENTATION = MetricSpec(

@@ -214,11 +214,7 @@ class Metered:
     """Passes all requests and responses through unchanged."""
 
     def __init__(
-        self,
-        behind: Transport,
-        meters: Meters,
-        clock: Callable[[], float],
-        watched: Iterable[Resource] = (),
+        self, behind: Transport, meters: Meters, clock: Callable[[], float], watched: Iterable[Resource] = ()
     ) -> None:
         """`clock` counts seconds. Only the names of `watched` resources and a few others appear in series."""
         self._behind = behind

@@ -43,9 +43,7 @@ def self_signed(host: str, now: Callable[[], datetime]) -> ssl.SSLContext:
         pair.touch(mode=0o600)
         pair.write_bytes(
             key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
             )
             + certificate.public_bytes(serialization.Encoding.PEM)
         )
