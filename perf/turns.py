@@ -30,7 +30,7 @@ from reconciler.control.background_search import BackgroundSearch
 from reconciler.control.claim_handler import ClaimGrant, ClaimHandler, ClaimQuestion, ClaimRefusal
 from reconciler.control.decider import Decider
 from reconciler.control.decisions.allocating import Allocated
-from reconciler.control.decisions.declaration import Decision, Numbering, Reporter
+from reconciler.control.decisions.declaration import Decision
 from reconciler.control.fence import Fence
 from reconciler.control.handler import Given, Later, Refused
 from reconciler.control.intake import Intake
@@ -42,7 +42,7 @@ from reconciler.control.units import Unit
 from reconciler.control.waiting import Pending
 from reconciler.operations.log_setup import LOGGER, configure
 from reconciler.operations.metrics.meters import Meters, NoTraces
-from reconciler.operations.telemetry import OperationsObserver
+from reconciler.operations.telemetry import reporter as make_reporter
 from reconciler.state.store import Store
 
 WORKERS = 32
@@ -180,8 +180,7 @@ async def _take_turns(
             if len(turns.devices) == len(claims):
                 done.set()
 
-    observer = OperationsObserver(Meters(process=False), NoTraces(), [told])
-    reporter = Reporter(Numbering(Random(1).random), observer)
+    reporter = make_reporter(Random(1).random, Meters(process=False), NoTraces(), [told])
     loop, store = asyncio.get_running_loop(), Store(Semantics())
     queue: Queue[Unit] = Queue(base=1.0, cap=1.0, random=Random(0).random)
     kinds = ("ResourceSlice", "DeviceClass", "Node", "Pod", "ResourceClaim")

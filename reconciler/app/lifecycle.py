@@ -37,7 +37,7 @@ from reconciler.cluster.kinds import ON_DEMAND, Resource, Served, resource_of
 from reconciler.cluster.transport import PatientTransport, Transport
 from reconciler.cluster.watch import Recall, Sink, follow
 from reconciler.control.audit import Auditor
-from reconciler.control.decisions.declaration import Numbering, Report, Reporter
+from reconciler.control.decisions.declaration import Report
 from reconciler.control.intake import Intake
 from reconciler.control.loop import Reconciler
 from reconciler.control.shadow import Shadow
@@ -46,7 +46,7 @@ from reconciler.errors import Gone, ReconcilerError
 from reconciler.operations.journal.recording import Recorder
 from reconciler.operations.metrics.meters import NoTraces
 from reconciler.operations.serving.port import StatusPort
-from reconciler.operations.telemetry import OperationsObserver, TaskHealth
+from reconciler.operations.telemetry import TaskHealth, reporter
 from reconciler.settings import Settings
 from reconciler.state.store import Store
 
@@ -185,13 +185,12 @@ def _rest(base: Foundation, found: Found, starts: Sequence[Start], on_decision: 
     """Build what depends on the kinds that the server serves."""
     settings, clock, served = base.settings, base.clock, found.served
     inboxes = inboxes_of(base)
-    observer = OperationsObserver(base.telemetry.meters, base.traces, listeners(base, inboxes, on_decision))
-    reporter = Reporter(Numbering(random), observer)
+    told = reporter(random, base.telemetry.meters, base.traces, listeners(base, inboxes, on_decision))
     ours, semantics = ownership(settings), rules(settings, lacking=found.off)
     recorder = recording(settings, semantics, ours, base.clock)
     store = Store(semantics)
     choosing = placing(base, store, recorder)
-    core = build_control(base, found, ours, store, recorder, reporter, inboxes.pending, choosing, starts)
+    core = build_control(base, found, ours, store, recorder, told, inboxes.pending, choosing, starts)
     intake, client = core.intake, core.connection.client
     recalls = recalls_for(settings, served, [kind for one in core.plugins for kind in one.holders])
     if base.role is None:
@@ -202,11 +201,11 @@ def _rest(base: Foundation, found: Found, starts: Sequence[Start], on_decision: 
     sink = core.sink if learner is None else learner.take
     maker = template_maker_of(settings, intake, sink, client, leadership.leads)
     sink = sink if maker is None else maker.take
-    shadow = shadow_of(settings, intake, ours, sink, choosing.in_use, clock=clock, report=reporter.report)
+    shadow = shadow_of(settings, intake, ours, sink, choosing.in_use, clock=clock, report=told.report)
     sink = sink if shadow is None else shadow.take
     task_health = TaskHealth(base.stop)
     keeper = None if core.held_room is None else keeper_of(intake, core.held_room, leadership.leads)
-    leaving = evicting(base, core, ours, inboxes.pending, reporter.report, leadership.leads, keeper)
+    leaving = evicting(base, core, ours, inboxes.pending, told.report, leadership.leads, keeper)
     return Parts(
         settings=settings,
         stop=base.stop,
@@ -217,7 +216,7 @@ def _rest(base: Foundation, found: Found, starts: Sequence[Start], on_decision: 
         jobs=(
             *watches(client, served, sink, recalls, intake.skips),
             *watches_on_demand(client, intake, sink),
-            audit(intake, reporter.report, settings.fixed.audit_seconds),
+            audit(intake, told.report, settings.fixed.audit_seconds),
             *([] if learner is None else [Job("learn the demand", learner.run)]),
             *([] if maker is None else [Job("make templates", maker.run)]),
             *switches(settings, client, intake.pause),

@@ -306,7 +306,7 @@ class Reconciler:
     async def _write(
         self, handler: Handler[Q, G, R], unit: Unit, grant: G, decided: Decided, seconds: float
     ) -> None:
-        self._reporter.answered(decided.name, "", seconds)
+        self._reporter.answered("", seconds, decided.name)
         await handler.write(grant, decided)
         self._done(unit)
         await self._go_on(unit)
@@ -340,7 +340,7 @@ class Reconciler:
         make_room: Finish | None,
     ) -> None:
         """Free what blocks the unit, or say why it waits."""
-        self._reporter.answered(name, refused.reason, seconds)
+        self._reporter.answered(refused.reason, seconds, name)
         if make_room is not None:
             await make_room()
         elif self.pending.note(unit, refused.reason, refused.counted):

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from datetime import datetime
 from functools import cache
 from importlib.metadata import version
@@ -14,8 +13,7 @@ from msgspec import Struct, field
 
 from reconciler.aio.tasks import Heartbeat
 from reconciler.cluster.target import without_password
-from reconciler.control.decisions.declaration import Decision, LoggedField, Report
-from reconciler.control.units import Unit
+from reconciler.control.decisions.declaration import Decision, LoggedField, Report, Reporter
 from reconciler.operations.metrics import catalogue as of
 from reconciler.operations.metrics.meters import (
     Meters,
@@ -156,26 +154,17 @@ class TaskHealth:
         return f"ended: {', '.join(self._ended)}" if self._ended and not self._stop.is_set() else ""
 
 
-class OperationsObserver:
-    """Implements `reconciler.control.decisions.declaration.Observer`."""
+def reporter(
+    random: Callable[[], float], meters: Meters, traces: NoTraces, listeners: Iterable[Report]
+) -> Reporter:
+    """Reports decisions: each is logged and counted, then the `listeners` get it in their order."""
 
-    def __init__(self, meters: Meters, traces: NoTraces, listeners: Iterable[Report]) -> None:
-        """The `listeners` get each decision in their order, after it was logged and counted."""
-        self._meters = meters
-        self._traces = traces
-        self._listeners = (meters.on_decision, *listeners)
+    def answered(reason: str, seconds: float, decision_id: str) -> None:
+        meters.answered(reason, seconds, decision_id)
+        traces.answered(reason, seconds, decision_id)
 
-    def reconciling(self, unit: Unit) -> AbstractContextManager[None]:
-        return self._traces.turn(unit)
-
-    def on_answer(self, reason: str, seconds: float, decision_id: str) -> None:
-        self._meters.answered(reason, seconds, decision_id)
-        self._traces.answered(reason, seconds, decision_id)
-
-    def on_decision(self, decision: Decision) -> None:
-        log_decision(decision)
-        for listener in self._listeners:
-            listener(decision)
+    every = log_decision, meters.on_decision, *listeners
+    return Reporter(random, every, reconciling=traces.turn, answered=answered)
 
 
 log = structlog.get_logger(__name__)

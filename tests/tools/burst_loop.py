@@ -5,7 +5,7 @@ A grant must be what a decision of its own gives at the moment from which its de
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any, cast
@@ -21,7 +21,7 @@ from reconciler.cluster.writer import Writer
 from reconciler.control.background_search import BackgroundSearch
 from reconciler.control.claim_handler import ClaimGrant, ClaimHandler, ClaimQuestion
 from reconciler.control.decider import Decider
-from reconciler.control.decisions.declaration import Decision, Numbering, Reporter
+from reconciler.control.decisions.declaration import Decision, Reporter
 from reconciler.control.fence import Fence
 from reconciler.control.handler import Decided
 from reconciler.control.intake import Intake, Journal
@@ -115,7 +115,7 @@ class BurstStage:
         self.intake: Intake = intake(report=self.told.append, ours=OURS, journal=journal)
         self.intake.listed.set()
         self.writer = writer = SlowWriter(happens, self.intake.store)
-        reporter = Reporter(Numbering(lambda: 0.0), self)
+        reporter = Reporter(lambda: 0.0, [self.told.append], answered=self._answered)
         planner = Planner(
             self.intake.store, self.intake.roster, self.intake.placement, OURS, self.intake.reclaimed
         )
@@ -140,14 +140,8 @@ class BurstStage:
             self.intake, [handler], reporter, clock=clock, fence=self.fence, pending=pending
         )
 
-    def reconciling(self, _unit: Unit) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def on_answer(self, _reason: str, _seconds: float, _decision_id: str) -> None:
+    def _answered(self, *_: object) -> None:
         self.answers += 1
-
-    def on_decision(self, decision: Decision) -> None:
-        self.told.append(decision)
 
     def news(self, *raws: dict[str, Any]) -> None:
         """The watch tells of these objects."""

@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,7 +13,7 @@ from reconciler.api.objects.changes import Recorded
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cluster.writer import Writer
 from reconciler.control.decisions.allocating import Waits
-from reconciler.control.decisions.declaration import Decision, Numbering, Reporter
+from reconciler.control.decisions.declaration import Decision, Reporter
 from reconciler.control.fence import Fence
 from reconciler.control.handler import Act, Ask, Decided, Given, Handler, Idle, Later, Refused, Stuck
 from reconciler.control.inputs import Answered, Outcome
@@ -160,7 +160,7 @@ class Stage:
         self.reconciler = Reconciler(
             self.intake,
             handlers,
-            Reporter(Numbering(lambda: 0.0), self),
+            Reporter(lambda: 0.0, [self.told.append], answered=self._answered),
             clock=clock,
             fence=fence,
             pending=Pending(),
@@ -175,14 +175,8 @@ class Stage:
         """Of all refusals that were reported."""
         return [decision.reason for decision in self.told if isinstance(decision, Waits)]
 
-    def reconciling(self, _unit: Unit) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def on_answer(self, reason: str, _seconds: float, decision_id: str) -> None:
+    def _answered(self, reason: str, _seconds: float, decision_id: str) -> None:
         self.answered.append((decision_id, reason))
-
-    def on_decision(self, decision: Decision) -> None:
-        self.told.append(decision)
 
     def news(self, *raws: dict[str, Any]) -> None:
         """The watch tells of these objects."""

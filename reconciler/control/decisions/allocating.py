@@ -1,40 +1,20 @@
 """The decisions about claims: allocated, pending, freed, compared; and what audits find."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
 from reconciler.api.objects.meta import DeviceID
+from reconciler.control.decisions import fields
 from reconciler.control.decisions.declaration import (
     COARSE,
     WAITS,
-    ClaimKey,
-    ClaimKeys,
     Counted,
-    CounterSet,
-    Counts,
     Decision,
-    Device,
-    Devices,
     Level,
     Line,
     Logged,
-    MaybeClaimKey,
-    MaybeGang,
-    MaybePodKey,
-    MaybePodKeys,
-    Message,
     MetricSpec,
-    Node,
-    NodeCount,
-    PendingSeconds,
-    PodKey,
-    PodKeys,
-    Policy,
-    Pool,
-    Seconds,
-    Steps,
-    texts,
 )
 
 ALLOCATION = MetricSpec(
@@ -64,26 +44,24 @@ RECLAIMED = MetricSpec(
 )
 
 
-@dataclass(frozen=True, slots=True)
 class Allocated(Decision):
     """A claim is allocated, and the API server has stored the allocation."""
 
     LINES: ClassVar = (Line("claim allocated", Level.INFO),)
     METRICS: ClassVar = (Counted(ALLOCATION, observed="seconds"), Counted(PENDING_TIME, observed="pending"))
 
-    claim: ClaimKey
-    pod: MaybePodKey
+    claim: fields.ClaimKey
+    pod: fields.MaybePodKey
     """The pod that it was decided for, if any"""
-    devices: Devices
-    node: Node
-    seconds: Seconds
-    steps: Steps
-    pending: PendingSeconds = field(default=None, compare=False)
+    devices: fields.Devices
+    node: fields.Node
+    seconds: fields.Seconds
+    steps: fields.Steps
+    pending: fields.PendingSeconds = field(default=None, compare=False)
     """By the time of day. None if the claim has no creation time"""
-    policy: Policy = None
+    policy: fields.Policy = None
 
 
-@dataclass(frozen=True, slots=True)
 class Waits(Decision):
     """Claims are pending. Reported again when the reason changes.
 
@@ -92,106 +70,100 @@ class Waits(Decision):
 
     LINES: ClassVar = (Line("claim pending", Level.INFO),)
 
-    claims: ClaimKeys
-    pod: MaybePodKey
+    claims: fields.ClaimKeys
+    pod: fields.MaybePodKey
     reason: Annotated[str, Logged("a word of docs/reasons.md")]
-    message: Message
-    nodes: NodeCount = 0
-    steps: Steps = 0
-    counts: Counts = ()
-    gang: MaybeGang = None
+    message: fields.Message
+    nodes: fields.NodeCount = 0
+    steps: fields.Steps = 0
+    counts: fields.Counts = ()
+    gang: fields.MaybeGang = None
     """The gang that they were decided for, if any"""
-    pods: MaybePodKeys = None
+    pods: fields.MaybePodKeys = None
     """Its gated pods"""
 
 
-@dataclass(frozen=True, slots=True)
 class Freed(Decision):
     """A claim released its devices."""
 
     LINES: ClassVar = (Line("claim freed", Level.INFO),)
     METRICS: ClassVar = (Counted(FREED),)
 
-    claim: ClaimKey
+    claim: fields.ClaimKey
     why: Annotated[str, Logged("the cause")]
 
 
-@dataclass(frozen=True, slots=True)
 class Deallocated(Decision):
     """Another client removed our allocation, as kube-controller-manager does when the pods have ended."""
 
     LINES: ClassVar = (Line("claim deallocated", Level.INFO),)
 
-    claim: ClaimKey
-    devices: Devices
+    claim: fields.ClaimKey
+    devices: fields.Devices
     """What it held"""
 
 
-@dataclass(frozen=True, slots=True)
 class Deleted(Decision):
     """A claim of ours was deleted."""
 
     LINES: ClassVar = (Line("claim deleted", Level.INFO),)
 
-    claim: ClaimKey
-    devices: Devices
+    claim: fields.ClaimKey
+    devices: fields.Devices
     """What it held"""
 
 
-@dataclass(frozen=True, slots=True)
 class Ungated(Decision):
     """All claims of a pod are allocated, and its gate is removed."""
 
     LINES: ClassVar = (Line("pod ungated", Level.INFO),)
     METRICS: ClassVar = (Counted(UNGATED),)
 
-    pod: PodKey
-    claims: ClaimKeys = ()
+    pod: fields.PodKey
+    claims: fields.ClaimKeys = ()
 
 
-@dataclass(frozen=True, slots=True)
 class AllocatedByScheduler(Decision):
     """kube-scheduler made and allocated the claim for the extended resources of a pod."""
 
     LINES: ClassVar = (Line("claim allocated by kube-scheduler", Level.INFO),)
 
-    claim: ClaimKey
-    pod: PodKey
-    devices: Devices
+    claim: fields.ClaimKey
+    pod: fields.PodKey
+    devices: fields.Devices
     decided: Annotated[
-        tuple[DeviceID, ...], Logged("those that were decided; kube-scheduler may choose others", list, texts)
+        tuple[DeviceID, ...],
+        Logged("those that were decided; kube-scheduler may choose others", list, fields.texts),
     ]
 
 
-@dataclass(frozen=True, slots=True)
 class DevicesGiven(Decision):
     """A pod has Koordinator's devices, as stored by the API server."""
 
     LINES: ClassVar = (Line("devices allocated to pod", Level.INFO),)
     METRICS: ClassVar = (Counted(ALLOCATION, observed="seconds"),)
 
-    pod: PodKey
-    devices: Devices
+    pod: fields.PodKey
+    devices: fields.Devices
     """Type, node and minor"""
-    node: Node
-    seconds: Seconds
+    node: fields.Node
+    seconds: fields.Seconds
 
 
-@dataclass(frozen=True, slots=True)
 class Reclaimed(Decision):
     """kube-scheduler removed an allocation of ours."""
 
     LINES: ClassVar = (Line("allocation removed by kube-scheduler", Level.WARNING),)
     METRICS: ClassVar = (Counted(RECLAIMED),)
 
-    claim: ClaimKey
-    pod: PodKey
-    node: Node
+    claim: fields.ClaimKey
+    pod: fields.PodKey
+    node: fields.Node
     """The node of the devices; empty if they allow several"""
-    devices: Devices
-    message: Message
+    devices: fields.Devices
+    message: fields.Message
     """Known reasons against that node"""
-    gang: MaybeGang = None
+    gang: fields.MaybeGang = None
     """The gang of the pod, if it has one"""
 
 
@@ -209,7 +181,6 @@ def _text_or_null(outcome: Outcome | None) -> str | None:
     return None if outcome is None else str(outcome)
 
 
-@dataclass(frozen=True, slots=True)
 class Compared(Decision):
     """Shadow mode: an allocation by another allocator, or a pending claim, compared with our decision."""
 
@@ -219,17 +190,17 @@ class Compared(Decision):
     )
 
     outcome: Annotated[Outcome, Logged(", ".join(Outcome), write=str)]
-    claims: ClaimKeys
+    claims: fields.ClaimKeys
     """The allocated claim, or all pending claims of a pod"""
-    pod: MaybePodKey
-    node: Node = ""
-    devices: Devices = ()
+    pod: fields.MaybePodKey
+    node: fields.Node = ""
+    devices: fields.Devices = ()
     their_node: Annotated[str, Logged("node of the other scheduler, if only one")] = ""
-    their_devices: Annotated[tuple[DeviceID, ...], Logged("as the name says", list, texts)] = ()
+    their_devices: Annotated[tuple[DeviceID, ...], Logged("as the name says", list, fields.texts)] = ()
     there: Annotated[
         Outcome | None, Logged("the outcome on their node, if ours differs", (str, type(None)), _text_or_null)
     ] = None
-    message: Message = ""
+    message: fields.Message = ""
     """The reason of our refusal"""
 
     @property
@@ -247,7 +218,6 @@ FINDINGS = MetricSpec(
 )
 
 
-@dataclass(frozen=True, slots=True)
 class HeldTwice(Decision):
     """Two claims hold a device that only one can hold.
 
@@ -257,11 +227,10 @@ class HeldTwice(Decision):
     LINES: ClassVar = (Line("device held twice", Level.WARNING),)
     METRICS: ClassVar = (Counted(FINDINGS, ("held_twice",)),)
 
-    device: Device
-    claims: ClaimKeys
+    device: fields.Device
+    claims: fields.ClaimKeys
 
 
-@dataclass(frozen=True, slots=True)
 class Overdrawn(Decision):
     """Pods hold more of a Koordinator device than it has.
 
@@ -271,12 +240,11 @@ class Overdrawn(Decision):
     LINES: ClassVar = (Line("device over-committed", Level.WARNING),)
     METRICS: ClassVar = (Counted(FINDINGS, ("overdrawn",)),)
 
-    device: Device
+    device: fields.Device
     """Type, node and minor"""
-    pods: PodKeys
+    pods: fields.PodKeys
 
 
-@dataclass(frozen=True, slots=True)
 class AllocationUnreadable(Decision):
     """A pod's annotation does not say which Koordinator devices it has.
 
@@ -286,12 +254,11 @@ class AllocationUnreadable(Decision):
     LINES: ClassVar = (Line("device allocation unreadable", Level.WARNING),)
     METRICS: ClassVar = (Counted(FINDINGS, ("unreadable",)),)
 
-    pod: PodKey
-    node: Node
-    message: Message
+    pod: fields.PodKey
+    node: fields.Node
+    message: fields.Message
 
 
-@dataclass(frozen=True, slots=True)
 class ExclusionViolated(Decision):
     """Devices that exclude one another are allocated at the same time.
 
@@ -304,8 +271,8 @@ class ExclusionViolated(Decision):
     )
     METRICS: ClassVar = (Counted(FINDINGS, ("at_odds",)),)
 
-    message: Message
-    claims: ClaimKeys = ()
+    message: fields.Message
+    claims: fields.ClaimKeys = ()
 
     @property
     def line(self) -> Line:
@@ -314,7 +281,6 @@ class ExclusionViolated(Decision):
         return together if self.claims else failed
 
 
-@dataclass(frozen=True, slots=True)
 class GroupModeChanged(Decision):
     """The groups of a driver are compared in another mode from now on.
 
@@ -329,7 +295,6 @@ class GroupModeChanged(Decision):
     held: Annotated[int, Logged("devices of the driver that are held", int)]
 
 
-@dataclass(frozen=True, slots=True)
 class OverCommitted(Decision):
     """Devices consume more of a counter set than it publishes.
 
@@ -339,36 +304,33 @@ class OverCommitted(Decision):
     LINES: ClassVar = (Line("counters over-committed", Level.WARNING),)
     METRICS: ClassVar = (Counted(FINDINGS, ("over_committed",)),)
 
-    pool: Pool
-    counter_set: CounterSet
+    pool: fields.Pool
+    counter_set: fields.CounterSet
     short: Annotated[tuple[tuple[str, str], ...], Logged("counter -> missing amount", dict, write=dict)]
-    claims: ClaimKeys
+    claims: fields.ClaimKeys
 
 
-@dataclass(frozen=True, slots=True)
 class NoLongerOverCommitted(Decision):
     """A counter set is no longer over-committed, or is gone."""
 
     LINES: ClassVar = (Line("counters no longer over-committed", Level.INFO),)
 
-    pool: Pool
-    counter_set: CounterSet
+    pool: fields.Pool
+    counter_set: fields.CounterSet
 
 
-@dataclass(frozen=True, slots=True)
 class Uncharged(Decision):
     """A held device consumes counters that its pool no longer publishes."""
 
     LINES: ClassVar = (Line("counters of held device no longer published", Level.WARNING),)
     METRICS: ClassVar = (Counted(FINDINGS, ("uncharged",)),)
 
-    device: Device
-    counter_set: CounterSet
+    device: fields.Device
+    counter_set: fields.CounterSet
     counters: Annotated[tuple[str, ...], Logged("as the name says", list, write=list)]
-    claims: ClaimKeys
+    claims: fields.ClaimKeys
 
 
-@dataclass(frozen=True, slots=True)
 class WritesPaused(Decision):
     """Writes are paused. Reported again when the reason changes."""
 
@@ -377,7 +339,6 @@ class WritesPaused(Decision):
     reason: Annotated[str, Logged("why writes are paused")]
 
 
-@dataclass(frozen=True, slots=True)
 class HeldBack(Decision):
     """The pause holds back a write.
 
@@ -386,12 +347,11 @@ class HeldBack(Decision):
 
     LINES: ClassVar = (Line("write skipped while paused", Level.INFO),)
 
-    claim: MaybeClaimKey
-    pod: MaybePodKey
-    gang: MaybeGang = None
+    claim: fields.MaybeClaimKey
+    pod: fields.MaybePodKey
+    gang: fields.MaybeGang = None
 
 
-@dataclass(frozen=True, slots=True)
 class WritesResumed(Decision):
     """Writes are enabled again."""
 

@@ -4,17 +4,14 @@ A decision is a class: it declares the name and the level of its log line, its f
 line, the pages of the docs and the counters derive from that.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, get_args
+from itertools import count
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, dataclass_transform, get_args
 
-from reconciler.api.objects.gangs import GangKey
-from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
-from reconciler.api.objects.plan import RequestCount
 from reconciler.control.units import Unit
-from reconciler.state import nominations as state
 
 PREFIX = "dra_reconciler_"
 
@@ -113,91 +110,18 @@ class LoggedField(NamedTuple):
     logged: Logged
 
 
-def texts(values: Iterable[object]) -> list[str]:
-    """Names as in log lines."""
-    return [str(value) for value in values]
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+class _Declared:
+    """Makes a frozen dataclass of each class below it, and lists it."""
+
+    KINDS: ClassVar[list[Any]] = []
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def __init_subclass__(cls) -> None:
+        _Declared.KINDS.append(dataclass(frozen=True)(cls))
 
 
-def _milliseconds(seconds: float) -> float:
-    return round(seconds * 1000, 1)
-
-
-def _rounded(seconds: float) -> float:
-    return round(seconds, 1)
-
-
-def _counts(counts: Iterable[RequestCount]) -> list[Mapping[str, Any]]:
-    return [
-        {
-            "claim": str(count.claim),
-            "request": count.request,
-            "wanted": "all" if count.wanted is None else count.wanted,
-            "left": {gate.name: gate.left for gate in count.gates},
-        }
-        for count in counts
-    ]
-
-
-_CLAIM = "NAMESPACE/NAME of a ResourceClaim"
-_POD = "NAMESPACE/NAME of a pod"
-
-ClaimKey = Annotated[ObjectKey, Logged(_CLAIM, write=str)]
-MaybeClaimKey = Annotated[ObjectKey | None, Logged(_CLAIM, write=str, optional=True)]
-ClaimKeys = Annotated[tuple[ObjectKey, ...], Logged("NAMESPACE/NAME of each", list, texts)]
-PodKey = Annotated[ObjectKey, Logged(_POD, write=str)]
-MaybePodKey = Annotated[ObjectKey | None, Logged(_POD, write=str, optional=True)]
-MaybePodKeys = Annotated[
-    tuple[ObjectKey, ...] | None, Logged("NAMESPACE/NAME of each", list, texts, optional=True)
-]
-PodKeys = Annotated[tuple[ObjectKey, ...], Logged("NAMESPACE/NAME of each", list, texts)]
-Gang = Annotated[GangKey, Logged("NAMESPACE/NAME", write=str)]
-MaybeGang = Annotated[GangKey | None, Logged("NAMESPACE/NAME", write=str, optional=True)]
-
-Device = Annotated[
-    DeviceID, Logged("DRIVER/POOL/DEVICE; of Koordinator's devices TYPE/NODE/MINOR", write=str)
-]
-Devices = Annotated[tuple[DeviceID, ...], Logged("names of devices, as in `device`", list, texts)]
-Pool = Annotated[PoolID, Logged("DRIVER/POOL", write=str)]
-CounterSet = Annotated[str, Logged("as the name says")]
-Node = Annotated[str, Logged("name of a node")]
-Nominee = Annotated[
-    state.Nominee,
-    Logged(
-        "`claim`, `pod`, `gang` or `workload`, and NAMESPACE/NAME; or `the next pod of` a controller",
-        write=str,
-    ),
-]
-Uid = Annotated[str, Logged("as the name says")]
-Goal = Annotated[str, Logged("as in the setting `rebalance_goals`")]
-CountedThing = Annotated[str, Logged("what is to fit, in the singular")]
-
-Message = Annotated[str, Logged("as the name says")]
-Policy = Annotated[str | None, Logged("the policy that chose; absent for first fit", optional=True)]
-Steps = Annotated[int, Logged("devices that the search tried", int)]
-NodeCount = Annotated[int, Logged("nodes that were considered", int)]
-Counts = Annotated[
-    tuple[RequestCount, ...], Logged("for each request, the devices that passed each test", list, _counts)
-]
-Seconds = Annotated[
-    float,
-    Logged(
-        "from the start of the decision until it was stored", (int, float), _milliseconds, name="duration_ms"
-    ),
-]
-PendingSeconds = Annotated[
-    float | None,
-    Logged(
-        "from the creation of the claim until it was stored",
-        (int, float),
-        _rounded,
-        name="pending_seconds",
-        optional=True,
-    ),
-]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class Decision(_Declared):
     """A decision, or a finding."""
 
     LINES: ClassVar[tuple[Line, ...]]
@@ -205,7 +129,7 @@ class Decision:
     METRICS: ClassVar[tuple[Counted, ...]] = ()
 
     decision_id: Annotated[str, Logged("names one decision, also in Events, exemplars and the journal")] = (
-        field(default="", compare=False)
+        field(default="", compare=False, kw_only=True)
     )
     """Allocations that were decided together share it. Empty until the decision is reported, unless the
     handler sets it."""
@@ -237,56 +161,35 @@ LETTERS = "23456789bcdfghjkmnpqrstvwxz"
 _PREFIX = 5
 
 
-class Numbering:
-    """Creates names that are unique within a run, and most likely between runs: `q7xkd-1`, `q7xkd-2`."""
-
-    def __init__(self, random: Callable[[], float]) -> None:
-        """`random` returns numbers in [0, 1), which decide the prefix of the names."""
-        self._prefix = "".join(LETTERS[int(random() * len(LETTERS))] for _ in range(_PREFIX))
-        self._given = 0
-
-    def __call__(self) -> str:
-        """The next name: at most 16 characters in the first 2 ** 40 decisions."""
-        self._given += 1
-        return f"{self._prefix}-{self._given:x}"
-
-    def named(self, decision: Decision) -> Decision:
-        """The decision with a name: its own, or a new one if it has none."""
-        return decision if decision.decision_id else replace(decision, decision_id=self())
-
-
-class Observer(Protocol):
-    """Shows operators what is decided. Never raises, or the reconcile fails."""
-
-    def reconciling(self, unit: Unit) -> AbstractContextManager[None]:
-        """Entered for the time of one reconcile."""
-
-    def on_answer(self, reason: str, seconds: float, decision_id: str) -> None:
-        """A search ended after so many seconds. `reason` is empty when devices were granted."""
-
-    def on_decision(self, decision: Decision) -> None:
-        """A decision, with its name."""
-
-
 class Reporter:
-    """Names each decision, and passes it to the observer."""
+    """Names each decision, and passes it to listeners."""
 
-    def __init__(self, names: Numbering, observer: Observer) -> None:
-        self._names = names
-        self._observer = observer
-
-    def reconciling(self, unit: Unit) -> AbstractContextManager[None]:
-        """Enter this for the time of one reconcile."""
-        return self._observer.reconciling(unit)
+    def __init__(
+        self,
+        random: Callable[[], float],
+        listeners: Iterable[Report],
+        *,
+        reconciling: Callable[[Unit], AbstractContextManager[None]] = lambda _: nullcontext(),
+        answered: Callable[[str, float, str], None] = lambda *_: None,
+    ) -> None:
+        """`random` returns numbers in [0, 1), which decide the prefix of names. None of the others raises, or
+        the reconcile fails. `reconciling` is entered for the time of one reconcile. `answered` is told of the
+        end of a search: the reason, which is empty when devices were granted, seconds, and the name.
+        """
+        self._prefix = "".join(LETTERS[int(random() * len(LETTERS))] for _ in range(_PREFIX))
+        self._numbers = count(1)
+        self._listeners = tuple(listeners)
+        self.reconciling, self.answered = reconciling, answered
 
     def name(self) -> str:
-        """The name of one more decision."""
-        return self._names()
+        """A name for one more decision, such as `q7xkd-1`: unique within a run, and most likely between runs.
 
-    def answered(self, name: str, reason: str, seconds: float) -> None:
-        """Report the end of a search, as `Observer.on_answer`."""
-        self._observer.on_answer(reason, seconds, name)
+        At most 16 characters in the first 2 ** 40 decisions.
+        """
+        return f"{self._prefix}-{next(self._numbers):x}"
 
     def report(self, decision: Decision) -> None:
         """Report a decision. It gets a name if it has none."""
-        self._observer.on_decision(self._names.named(decision))
+        named = decision if decision.decision_id else replace(decision, decision_id=self.name())
+        for listener in self._listeners:
+            listener(named)

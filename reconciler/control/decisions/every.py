@@ -1,55 +1,13 @@
 """The decisions about gangs, room, moves, nominations and workloads, and the list of all decisions."""
 
-from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.control.decisions.allocating import (
-    Allocated,
-    AllocatedByScheduler,
-    AllocationUnreadable,
-    Compared,
-    Deallocated,
-    Deleted,
-    DevicesGiven,
-    ExclusionViolated,
-    Freed,
-    GroupModeChanged,
-    HeldBack,
-    HeldTwice,
-    NoLongerOverCommitted,
-    OverCommitted,
-    Overdrawn,
-    Reclaimed,
-    Uncharged,
-    Ungated,
-    Waits,
-    WritesPaused,
-    WritesResumed,
+from reconciler.control.decisions import (
+    allocating,  # noqa: F401 - its decisions come first
+    fields,
 )
-from reconciler.control.decisions.declaration import (
-    ClaimKeys,
-    Counted,
-    CountedThing,
-    Decision,
-    Devices,
-    Gang,
-    Goal,
-    Level,
-    Line,
-    Logged,
-    Message,
-    MetricSpec,
-    Node,
-    Nominee,
-    PodKey,
-    PodKeys,
-    Policy,
-    Seconds,
-    Steps,
-    Uid,
-    texts,
-)
+from reconciler.control.decisions.declaration import Counted, Decision, Level, Line, Logged, MetricSpec
 
 GANGS = MetricSpec("gangs_placed_total", "counter", "Gangs that were placed.")
 
@@ -58,7 +16,6 @@ GANGS_GIVEN_BACK = MetricSpec(
 )
 
 
-@dataclass(frozen=True, slots=True)
 class GangPlaced(Decision):
     """Enough pods of a gang have nodes and devices, as stored by the API server.
 
@@ -68,30 +25,29 @@ class GangPlaced(Decision):
     LINES: ClassVar = (Line("gang placed", Level.INFO),)
     METRICS: ClassVar = (Counted(GANGS),)
 
-    gang: Gang
+    gang: fields.Gang
     size: Annotated[int, Logged("pods that the gang needs", int)]
-    pods: PodKeys
+    pods: fields.PodKeys
     on: Annotated[tuple[str, ...], Logged("the node of each pod, in their order", list, write=list)]
     left_out: Annotated[
-        tuple[ObjectKey, ...], Logged("pods that found no place, and are decided later", list, texts)
+        tuple[ObjectKey, ...], Logged("pods that found no place, and are decided later", list, fields.texts)
     ]
     domain: Annotated[
         tuple[tuple[str, str], ...], Logged("topology key -> value that the pods share", dict, write=dict)
     ]
-    seconds: Seconds
-    steps: Steps
-    policy: Policy = None
+    seconds: fields.Seconds
+    steps: fields.Steps
+    policy: fields.Policy = None
 
 
-@dataclass(frozen=True, slots=True)
 class GangGivenBack(Decision):
     """A gang that was partly written gave its devices back."""
 
     LINES: ClassVar = (Line("gang given back", Level.INFO),)
     METRICS: ClassVar = (Counted(GANGS_GIVEN_BACK),)
 
-    gang: Gang
-    claims: ClaimKeys
+    gang: fields.Gang
+    claims: fields.ClaimKeys
     why: Annotated[str, Logged("the cause")]
 
 
@@ -109,42 +65,39 @@ EVICTIONS = MetricSpec(
 )
 
 
-@dataclass(frozen=True, slots=True)
 class RoomPlanned(Decision):
     """Room can be made for a pending pod or gang by evictions."""
 
     LINES: ClassVar = (Line("room can be made", Level.INFO),)
     METRICS: ClassVar = (Counted(ROOM_PLANS),)
 
-    nominee: Nominee
-    victims: PodKeys
-    nodes: Annotated[tuple[str, ...], Logged("names of nodes", list, texts)]
-    devices: Devices
+    nominee: fields.Nominee
+    victims: fields.PodKeys
+    nodes: Annotated[tuple[str, ...], Logged("names of nodes", list, fields.texts)]
+    devices: fields.Devices
     acts: Annotated[bool, Logged("whether the pods are evicted", bool)]
     why: Annotated[str, Logged("the cause")]
 
 
-@dataclass(frozen=True, slots=True)
 class RoomPlanAborted(Decision):
     """A plan to evict pods is dropped."""
 
     LINES: ClassVar = (Line("making room aborted", Level.WARNING),)
     METRICS: ClassVar = (Counted(ROOM_PLANS_ABORTED),)
 
-    nominee: Nominee
+    nominee: fields.Nominee
     why: Annotated[str, Logged("the cause")]
 
 
-@dataclass(frozen=True, slots=True)
 class Evicted(Decision):
     """A pod was evicted for one of higher priority."""
 
     LINES: ClassVar = (Line("pod evicted", Level.WARNING),)
     METRICS: ClassVar = (Counted(EVICTIONS, ("preemption",)),)
 
-    pod: PodKey
-    uid: Uid
-    nominee: Nominee
+    pod: fields.PodKey
+    uid: fields.Uid
+    nominee: fields.Nominee
 
 
 MOVE_PLANS = MetricSpec("move_plans_total", "counter", "New plans to move pods, carried out or not.")
@@ -158,67 +111,63 @@ PODS_MOVED = MetricSpec(
 )
 
 
-@dataclass(frozen=True, slots=True)
 class MovesPlanned(Decision):
     """More of something fits if some pods move."""
 
     LINES: ClassVar = (Line("moves can be made", Level.INFO),)
     METRICS: ClassVar = (Counted(MOVE_PLANS),)
 
-    goal: Goal
-    counted: CountedThing
+    goal: fields.Goal
+    counted: fields.CountedThing
     before: Annotated[int, Logged("how many fit; the group mode", int)]
     after: Annotated[int, Logged("how many fit; the group mode", int)]
-    pods: PodKeys
+    pods: fields.PodKeys
     """In the order of the moves"""
-    nodes: Annotated[tuple[str, ...], Logged("names of nodes", list, texts)]
+    nodes: Annotated[tuple[str, ...], Logged("names of nodes", list, fields.texts)]
     acts: Annotated[bool, Logged("whether the pods are moved", bool)]
     why: Annotated[str, Logged("the cause")]
 
 
-@dataclass(frozen=True, slots=True)
 class MovesAborted(Decision):
     """The rest of a plan to move pods is dropped."""
 
     LINES: ClassVar = (Line("moves aborted", Level.WARNING),)
     METRICS: ClassVar = (Counted(MOVE_PLANS_ABORTED),)
 
-    goal: Goal
-    pod: PodKey
+    goal: fields.Goal
+    pod: fields.PodKey
     """The pod whose move could not be finished, or not begun"""
-    uid: Uid
-    pods: PodKeys
+    uid: fields.Uid
+    pods: fields.PodKeys
     """Those that stay"""
     why: Annotated[str, Logged("the cause")]
 
 
-@dataclass(frozen=True, slots=True)
 class MoveEvicted(Decision):
     """A pod was evicted to move. Its new place is held."""
 
     LINES: ClassVar = (Line("pod evicted to move it", Level.WARNING),)
     METRICS: ClassVar = (Counted(EVICTIONS, ("rebalancing",)),)
 
-    pod: PodKey
-    uid: Uid
-    node: Node
+    pod: fields.PodKey
+    uid: fields.Uid
+    node: fields.Node
     to: Annotated[str, Logged("name of a node")]
-    devices: Devices
-    counted: CountedThing
+    devices: fields.Devices
+    counted: fields.CountedThing
     place: Annotated[str, Logged("the counter set, group or node that gains")]
 
 
-@dataclass(frozen=True, slots=True)
 class PodMoved(Decision):
     """The replacement of a moved pod runs at its place."""
 
     LINES: ClassVar = (Line("pod moved", Level.INFO),)
     METRICS: ClassVar = (Counted(PODS_MOVED),)
 
-    pod: PodKey
+    pod: fields.PodKey
     replacement: Annotated[ObjectKey, Logged("NAMESPACE/NAME", write=str)]
-    node: Node
-    devices: Devices
+    node: fields.Node
+    devices: fields.Devices
 
 
 NOMINATIONS = MetricSpec(
@@ -233,52 +182,47 @@ NOMINATIONS_ENDED = MetricSpec(
 )
 
 
-@dataclass(frozen=True, slots=True)
 class Nominated(Decision):
     """Room is held for something until the deadline."""
 
     LINES: ClassVar = (Line("room held", Level.INFO),)
     METRICS: ClassVar = (Counted(NOMINATIONS),)
 
-    nominee: Nominee
-    nodes: Annotated[tuple[str, ...], Logged("names of nodes", list, texts)]
-    devices: Devices
+    nominee: fields.Nominee
+    nodes: Annotated[tuple[str, ...], Logged("names of nodes", list, fields.texts)]
+    devices: fields.Devices
     deadline: Annotated[str, Logged("time of day, RFC 3339")]
     why: Annotated[str, Logged("the cause")]
 
 
-@dataclass(frozen=True, slots=True)
 class NominationUsed(Decision):
     """What the room was held for has its place."""
 
     LINES: ClassVar = (Line("held room used", Level.INFO),)
     METRICS: ClassVar = (Counted(NOMINATIONS_ENDED, ("used",)),)
 
-    nominee: Nominee
+    nominee: fields.Nominee
 
 
-@dataclass(frozen=True, slots=True)
 class NominationExpired(Decision):
     """Held room was not used before the deadline."""
 
     LINES: ClassVar = (Line("held room expired", Level.WARNING),)
     METRICS: ClassVar = (Counted(NOMINATIONS_ENDED, ("expired",)),)
 
-    nominee: Nominee
+    nominee: fields.Nominee
 
 
-@dataclass(frozen=True, slots=True)
 class NominationDropped(Decision):
     """Held room is not wanted, or its plan was aborted."""
 
     LINES: ClassVar = (Line("held room given up", Level.INFO),)
     METRICS: ClassVar = (Counted(NOMINATIONS_ENDED, ("dropped",)),)
 
-    nominee: Nominee
+    nominee: fields.Nominee
     why: Annotated[str, Logged("the cause")]
 
 
-@dataclass(frozen=True, slots=True)
 class WorkloadChecked(Decision):
     """The admission check answered Kueue for a Workload."""
 
@@ -287,23 +231,21 @@ class WorkloadChecked(Decision):
     workload: Annotated[ObjectKey, Logged("NAMESPACE/NAME", write=str)]
     state: Annotated[str, Logged("`Ready`, `Pending` or `Retry`")]
     reason: Annotated[str, Logged("a word of docs/reasons.md")]
-    message: Message
+    message: fields.Message
 
 
-@dataclass(frozen=True, slots=True)
 class NodesRequested(Decision):
     """A ProvisioningRequest was made."""
 
     LINES: ClassVar = (Line("nodes requested", Level.INFO),)
 
     request: Annotated[ObjectKey, Logged("NAMESPACE/NAME", write=str)]
-    pod: PodKey
+    pod: fields.PodKey
     """The first of the pods"""
     count: Annotated[int, Logged("as the name says", int)]
-    shapes: Annotated[tuple[str, ...], Logged("nodes of which an empty one would serve them", list, texts)]
+    shapes: Annotated[tuple[str, ...], Logged("nodes of which an empty one would serve them", list, list)]
 
 
-@dataclass(frozen=True, slots=True)
 class NodesNotRequested(Decision):
     """A ProvisioningRequest of ours was removed."""
 
@@ -313,43 +255,5 @@ class NodesNotRequested(Decision):
     why: Annotated[str, Logged("the cause")]
 
 
-DECISIONS: tuple[type[Decision], ...] = (
-    Allocated,
-    Waits,
-    Nominated,
-    NominationUsed,
-    NominationExpired,
-    NominationDropped,
-    WorkloadChecked,
-    NodesRequested,
-    NodesNotRequested,
-    RoomPlanned,
-    RoomPlanAborted,
-    Evicted,
-    MovesPlanned,
-    MovesAborted,
-    MoveEvicted,
-    PodMoved,
-    GangPlaced,
-    GangGivenBack,
-    Deallocated,
-    Deleted,
-    Freed,
-    Ungated,
-    AllocatedByScheduler,
-    DevicesGiven,
-    HeldTwice,
-    Overdrawn,
-    AllocationUnreadable,
-    ExclusionViolated,
-    GroupModeChanged,
-    OverCommitted,
-    NoLongerOverCommitted,
-    Uncharged,
-    Reclaimed,
-    Compared,
-    WritesPaused,
-    HeldBack,
-    WritesResumed,
-)
+DECISIONS: tuple[type[Decision], ...] = tuple(Decision.KINDS[1:])
 """Every kind of decision, in the order of docs/logs.md"""

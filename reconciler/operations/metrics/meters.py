@@ -74,7 +74,7 @@ class Meters:
             self.decision.labels(name)
 
     def answered(self, reason: str, seconds: float, decision_id: str) -> None:
-        """Count the answer of a search; see `reconciler.control.decisions.declaration.Observer`."""
+        """Count the answer of a search; see `Reporter`."""
         result = "granted"
         if reason:
             result = "gave_up" if reason == Reason.GAVE_UP else "refused"

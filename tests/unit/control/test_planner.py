@@ -14,7 +14,7 @@ from reconciler.api.objects.plan import Granted, Plan
 from reconciler.control import decisions
 from reconciler.control.decider import Decider, Refusal
 from reconciler.control.decisions.allocating import Ungated
-from reconciler.control.decisions.declaration import Decision, Numbering
+from reconciler.control.decisions.declaration import Decision, Reporter
 from reconciler.control.decisions.every import DECISIONS
 from reconciler.control.handler import Blocked, Decide, Free, Nothing, Ungate
 from reconciler.control.intake import Intake
@@ -338,20 +338,23 @@ POD = ObjectKey("default", "p")
 
 
 def test_the_same_source_gives_the_same_names():
-    first, second = Numbering(Random(7).random), Numbering(Random(7).random)
-    names = [first() for _ in range(1000)]
-    assert names == [second() for _ in range(1000)]
+    first, second = Reporter(Random(7).random, ()), Reporter(Random(7).random, ())
+    names = [first.name() for _ in range(1000)]
+    assert names == [second.name() for _ in range(1000)]
     assert len(set(names)) == 1000
     assert max(map(len, names)) <= 16
 
 
 def test_runs_differ():
-    assert len({Numbering(Random(seed).random)() for seed in range(50)}) == 50
+    assert len({Reporter(Random(seed).random, ()).name() for seed in range(50)}) == 50
 
 
 def test_a_decision_keeps_its_name_and_gets_one_if_it_has_none():
-    names = Numbering(Random(1).random)
-    named = names.named(Ungated(POD))
-    assert named.decision_id
-    assert names.named(named) is named
-    assert names.named(Ungated(POD)).decision_id != named.decision_id
+    told: list[Decision] = []
+    reporter = Reporter(Random(1).random, [told.append])
+    reporter.report(Ungated(POD))
+    reporter.report(told[0])
+    reporter.report(Ungated(POD))
+    assert told[0].decision_id
+    assert told[1] is told[0]
+    assert told[2].decision_id != told[0].decision_id

@@ -5,7 +5,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Annotated, ClassVar, NamedTuple
 
@@ -14,17 +14,9 @@ import structlog
 from structlog.testing import capture_logs
 
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.control.decisions import fields as of
 from reconciler.control.decisions.allocating import Waits
-from reconciler.control.decisions.declaration import (
-    ClaimKey,
-    Counted,
-    Decision,
-    Level,
-    Line,
-    Logged,
-    MetricSpec,
-    Seconds,
-)
+from reconciler.control.decisions.declaration import Counted, Decision, Level, Line, Logged, MetricSpec
 from reconciler.control.decisions.every import DECISIONS
 from reconciler.operations.log_catalogue import COMMON, EVENTS, FIELDS, Event, described_fields, events_of
 from reconciler.operations.metrics.meters import Meters
@@ -106,7 +98,6 @@ STRANGE = MetricSpec("strange_total", "counter", "Help.", (("what", "what it was
 LASTED = MetricSpec("lasted_seconds", "histogram", "Help.", buckets=(1.0,))
 
 
-@dataclass(frozen=True, slots=True)
 class Strange(Decision):
     """Something strange
     happened.
@@ -117,10 +108,10 @@ class Strange(Decision):
     LINES: ClassVar = (Line("strange", Level.ERROR),)
     METRICS: ClassVar = (Counted(STRANGE, ("odd",)), Counted(LASTED, observed="seconds"))
 
-    claim: ClaimKey
+    claim: of.ClaimKey
     pod: Annotated[ObjectKey | None, Logged("a pod", write=str, optional=True)]
     oddity: Annotated[int, Logged("how odd", int)]
-    seconds: Seconds
+    seconds: of.Seconds
 
 
 @pytest.fixture(autouse=True)
