@@ -246,8 +246,8 @@ def short_switch_interval() -> Iterator[None]:
 COLLECTIONS = (5_000, 16, 8)
 """Arguments of `gc.set_threshold`: new objects before a collection of the youngest generation, which takes
 half a millisecond; such collections before one of the middle generation, which looks at all that is left of
-them and so holds the loop for up to 30 ms; and those before a full collection, every few minutes of a busy
-process: each lost connection of asyncio is a cycle."""
+them and so holds the loop for up to 30 ms; and those before a full collection, which also waits until the
+oldest generation has grown by a quarter."""
 
 
 _postponed = 0

@@ -3,6 +3,7 @@ end.
 """
 
 import asyncio
+import ctypes
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -82,6 +83,7 @@ def template_maker_of(
     return TemplateMaker(intake, sink, client, resources=resources, leads=leads)
 
 
+COLLECT_SECONDS = 120.0
 FREEZE_SECONDS = 0.05
 """How often a listing under way is looked at"""
 GROWN = 3
@@ -139,7 +141,8 @@ async def _watch_on_demand(client: Client, kind: str, intake: Intake, sink: Sink
 async def _spare_the_collector(intake: Intake) -> None:
     """Listed objects stay, as do the pools that are built of them; to traverse them at every collection would
     block the loop for tens of milliseconds with ten thousand devices. That holds during a long listing, too.
-    Next to no garbage of ours is circular.
+    Little garbage is circular: errors of requests, and connections that were lost. By itself, the collector
+    would look for it once in half an hour.
     """
     before = gc.get_threshold()
     gc.set_threshold(*COLLECTIONS)
@@ -151,9 +154,27 @@ async def _spare_the_collector(intake: Intake) -> None:
             starting = not intake.listed.is_set() or intake.store.supply.unbuilt
             if not starting or gc.get_count()[1] >= GROWN:
                 gc.freeze()  # without a collection, which would walk it once more
-        await asyncio.Event().wait()
+        seen = 0
+        while True:
+            await asyncio.sleep(COLLECT_SECONDS)
+            middle = gc.get_stats()[1]["collections"]
+            if middle > seen:  # otherwise next to nothing has been made since
+                gc.collect()
+                give_memory_back()
+                seen = middle
     finally:
         gc.set_threshold(*before)
+
+
+_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+
+
+def give_memory_back() -> None:
+    """Return what is free between used blocks to the system, which glibc alone does not do by itself: a
+    takeover needs much for a moment.
+    """
+    if _trim is not None:
+        _trim(0)
 
 
 async def build(
