@@ -81,14 +81,20 @@ class Shortage(Struct, frozen=True):
     """Draws for which this counter is short, in sets with the same counters; usually one per device"""
     holders: tuple[ObjectKey, ...]
     """Some of the claims that hold parts of the set"""
+    by_request: bool
+    """Whether the request says how much the device draws, a preview"""
 
     @property
     def short(self) -> Quantity:
         return self.wanted - self.left
 
+    @property
+    def named(self) -> str:
+        return f"{self.counter} (preview)" if self.by_request else self.counter
+
     def __str__(self) -> str:
         by = f" (held by {', '.join(map(str, self.holders))})" if self.holders else ""
-        return f"counter set {self.set} is short of {self.short} {self.counter}{by}"
+        return f"counter set {self.set} is short of {self.short} {self.named}{by}"
 
 
 class JointShortage(Struct, frozen=True):
@@ -161,7 +167,7 @@ class Request(Struct, frozen=True):
             best = f" (the best of {short.devices} devices)" if short.devices > 1 else ""
             holders = f"; held by {', '.join(map(str, short.holders))}" if short.holders else ""
             yield (
-                f"counter {short.counter} of set {short.set} in {short.pool} is short by {short.short}: "
+                f"counter {short.named} of set {short.set} in {short.pool} is short by {short.short}: "
                 f"{short.device.device} needs {short.wanted}, {short.left} free{best}{holders}"
             )
         more = len(self.shortages) - MOST_SHORTAGES

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from reconciler.aio.tasks import Heartbeat
-from reconciler.api.objects.semantics import GATES
+from reconciler.api.objects.semantics import GATES, spelled
 from reconciler.cluster.discovery import unserved
 from reconciler.cluster.kinds import Served
 from reconciler.cluster.writer import Dropped
@@ -140,7 +140,7 @@ def _server(served: Served, missing: Iterable[str], off: Iterable[str]) -> list[
     rows = [(resource.kind, resource.api_version) for resource in served]
     rows.append(("not served", ", ".join(missing) or "none"))
     rows.append(("feature gates off", ", ".join(sorted(off)) or "none detected"))
-    rows.append(("feature gates known", ", ".join(GATES)))
+    rows.append(("feature gates known", ", ".join(map(spelled, GATES))))
     return rows
 
 

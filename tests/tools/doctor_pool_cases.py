@@ -85,14 +85,14 @@ CASES = [
         "of a preview",
         REQUESTED,
         ("spec.devices[0].consumesCounters[0].counters[memory].valueFrom",),
-        "which needs the feature gate DRASharedConsumableCapacity, a preview of 1.38, and that is off",
+        "which needs the feature gate DRASharedConsumableCapacity (preview of 1.38), and that is off",
     ),
     Case(
         "preview-field",
         "with its gate on",
         REQUESTED,
         ("spec.devices[0].consumesCounters[0].counters[memory].valueFrom",),
-        "valueFrom belongs to DRASharedConsumableCapacity, a preview of 1.38",
+        "valueFrom belongs to DRASharedConsumableCapacity (preview of 1.38)",
         ALL_GATES | {SHARED_CAPACITY},
     ),
     Case(

@@ -17,7 +17,7 @@ from reconciler.allocation.dra.request_options import ParsedClaims, RequestKey, 
 from reconciler.allocation.dra.selector_masks import evaluate_selectors
 from reconciler.allocation.dra.static_match import disabled_for, match_in_fleet, taints_permit
 from reconciler.api.objects.plan import Gate, Reason, RequestCount, Unsatisfied
-from reconciler.api.objects.semantics import COMPATIBILITY_GROUPS
+from reconciler.api.objects.semantics import COMPATIBILITY_GROUPS, spelled
 from reconciler.state.caches import Cache, share
 from reconciler.state.devices.exclusion_modes import explain
 from reconciler.state.devices.node_reach import NodeReach
@@ -105,6 +105,8 @@ def _tally(option: RequestOption, snapshot: Snapshot, reach: NodeReach) -> Tally
             passed = test(rows)
             if name in _KEPT:
                 kept += [text for text in [_KEPT[name](rows[~passed], snapshot)] if text]
+            if name == COUNTERS and not passed.all() and match_in_fleet(option, snapshot).asks is not None:
+                kept.append("preview: the request says how much counters it takes")
             if name == EXCLUSION:
                 excluded = rows[~passed]
                 kept += _untold(option, excluded, snapshot)
@@ -122,7 +124,7 @@ def _untold(option: RequestOption, rows: Rows, snapshot: Snapshot) -> Iterator[s
     modes = match_in_fleet(option, snapshot).modes
     if modes is not None:
         for row in rows[~modes.told[rows]][:1].tolist():
-            yield f"{snapshot.fleet.id_of(row).device}: {modes.mode(row)}"
+            yield f"{snapshot.fleet.id_of(row).device}: {modes.mode(row)} (preview)"
 
 
 def kept_for(rows: Rows, snapshot: Snapshot) -> str:
@@ -283,7 +285,7 @@ def _verdict(
         text += f"{gate.left} of {_devices(total.left)}" if gate is gates[0] else f"; {gate.left}"
         text += f" {singular if gate.left == 1 else plural}"
         if gate.name == FEATURE:
-            text += f" ({', '.join(f'{name} is off' for name in tally.off)})"
+            text += f" ({', '.join(f'{spelled(name)} is off' for name in tally.off)})"
         if gate.left < wanted:
             if gate.name == NODES:
                 return reason, f"{text}{_considered(reach)}; {needs}"

@@ -8,7 +8,7 @@ from reconciler.analysis.doctor.findings import DoctorInput, Finding
 from reconciler.api.manifests.bundle import Entry, already_read
 from reconciler.api.manifests.documents import UNRENDERED, Origin
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.semantics import GATES, NEWEST_MINOR
+from reconciler.api.objects.semantics import GATES, spelled
 from reconciler.api.objects.similar_names import suggestion
 from reconciler.api.objects.validating import subject_of
 from reconciler.api.versions.ignored import GATED, UNUSED, parts_of, unknown_in
@@ -114,12 +114,11 @@ def unused_fields(data: DoctorInput) -> Iterator[Finding]:
     for entry in data.entries:
         found = {key: (path, gate) for path, key, gate in _unused_in(data, entry)}
         for key, (path, gate) in found.items():
-            preview = f", a preview of 1.{NEWEST_MINOR + 1}" if gate and GATES[gate].is_preview else ""
             if gate and data.snapshot.rules.has(gate):
-                yield findings.PREVIEW_FIELD.finding(entry, path, f"{key} belongs to {gate}{preview}")
+                yield findings.PREVIEW_FIELD.finding(entry, path, f"{key} belongs to {spelled(gate)}")
                 continue
             why = (
-                f"which needs the feature gate {gate}{preview}, and that is off"
+                f"which needs the feature gate {spelled(gate)}, and that is off"
                 if gate
                 else "which could change the answer"
             )

@@ -16,6 +16,7 @@ from reconciler.allocation.dra.static_match import disabled_for, match_in_fleet,
 from reconciler.allocation.explanation import Failing, Kind, Lack, NearMiss, Shortage, Step
 from reconciler.analysis.explain.gates import SELECTION, Gate, gates_of, problem
 from reconciler.analysis.explain.shortage import MOST_HOLDERS, amount, relative_shortage, shortages
+from reconciler.api.objects.semantics import spelled
 from reconciler.state.devices import exclusion_modes
 from reconciler.state.devices.node_reach import NodeReach
 from reconciler.state.devices.reach import SKIP_OPERATIONS
@@ -84,7 +85,8 @@ def funnel(
             detail = kept_for(stopped, snapshot)
         elif gate.kind is Kind.FEATURE:
             needed = disabled_for(result.option, snapshot).items()
-            detail = ", ".join(f"{name} is off" for name, needing in needed if needing[stopped].any())
+            off = [spelled(name) for name, needing in needed if needing[stopped].any()]
+            detail = ", ".join(f"{name} is off" for name in off)
         elif gate.kind is Kind.GROUPS:
             detail = exclusion_modes.explain(stopped, snapshot)
         alive &= gate.passed

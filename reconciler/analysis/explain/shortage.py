@@ -302,6 +302,7 @@ def _shortage(
         left=amount(int(snapshot.occupancy.left[number, column]) * unit),
         devices=count,
         holders=holders_of(number, snapshot),
+        by_request=asks is not None and bool(asks.asking[row]),
     )
 
 

@@ -20,7 +20,9 @@ from reconciler.api.objects.semantics import EXTENDED_RESOURCES, Semantics
 from reconciler.api.objects.similar_names import suggestion
 from reconciler.api.objects.storage import STORAGE
 from reconciler.api.objects.validating import subject_of
+from reconciler.api.validation.claims import check_derived
 from reconciler.api.validation.fields import Field, WrongType
+from reconciler.api.validation.kinds import Refuses
 from reconciler.api.validation.pods import check_claims, with_label_keys
 from reconciler.api.versions import reading
 from reconciler.api.versions.ignored import unknown_in
@@ -118,7 +120,19 @@ def _entry(document: Document, number: int, warnings: list[str]) -> Entry:
     if raw["kind"] == "Pod":
         raw = with_label_keys(raw)
     warnings += [f"{document.origin}: {line}" for line in found]
-    return Entry(document.origin, raw, reading.typed(raw), number)
+    entry = Entry(document.origin, raw, reading.typed(raw), number)
+    if isinstance(entry.object, ResourceClaim | ResourceClaimTemplate):
+        _check_derived(raw)
+    return entry
+
+
+def _check_derived(raw: Mapping[str, Any]) -> None:
+    """Raise Malformed for derived attributes of a claim or template that a server would refuse."""
+    root = Field(raw)
+    spec = root["spec"]["spec"] if raw["kind"] == "ResourceClaimTemplate" else root["spec"]
+    check_derived(spec["devices"], Refuses())
+    for cause in root.causes:
+        raise Malformed(subject_of(raw), cause.field, cause.message)
 
 
 def _enter(known: dict[ObjectKey, Entry], entry: Entry) -> None:

@@ -70,6 +70,11 @@ GATES: dict[str, FeatureGate] = {
 """docs/versions.md shows them by release; tests compare them with the gates of each release."""
 
 
+def spelled(gate: str) -> str:
+    """The name of a gate, with a note if it is one of a preview."""
+    return f"{gate} (preview of 1.{NEWEST_MINOR + 1})" if GATES[gate].is_preview else gate
+
+
 GroupMode = Literal["kep-5963", "pairwise"]
 """How compatibility groups are compared. `kep-5963`: all devices that are allocated from a counter set share
 one group; devices without groups are compatible only with each other. `pairwise`: every two devices share a

@@ -54,13 +54,11 @@ def check_devices(devices: Field, refuses: Refuses) -> None:
     requests = devices["requests"]
     requests.at_most(MAX_REQUESTS)
     names: set[str] = set()
-    used, cost = _used_attributes(devices["constraints"]), 0
     for request in requests.items():
         dns_label(request["name"])
         request["name"].unique(names)
-        cost += _request(request, used, refuses)
-    if cost > MAX_COST:
-        devices.forbidden(f"all derived attributes together: {too_complex(cost)}")
+        _request(request, refuses)
+    check_derived(devices, refuses)
     known = request_names(devices)
     devices["constraints"].at_most(MAX_CONSTRAINTS)
     for constraint in devices["constraints"].items():
@@ -73,13 +71,21 @@ def check_devices(devices: Field, refuses: Refuses) -> None:
     check_configs(devices["config"], known)
 
 
-def _used_attributes(constraints: Field) -> set[tuple[str, str]]:
-    """Attribute of each constraint, with each name that it lists; empty if it applies to all requests."""
-    return {
+def check_derived(devices: Field, refuses: Refuses) -> None:
+    """CLM-9: check the derived attributes of all requests."""
+    used = {
         (constraint["matchAttribute"].text() or constraint["distinctAttribute"].text(), name)
-        for constraint in constraints.items()
+        for constraint in devices["constraints"].items()
         for name in [one.text() for one in constraint["requests"].items()] or [""]
     }
+    cost = 0
+    for request in devices["requests"].items():
+        name = request["name"].text()
+        cost += _derived(request["exactly"], used, ("", name), refuses)
+        for one in request["firstAvailable"].items():
+            cost += _derived(one, used, ("", name, f"{name}/{one['name'].text()}"), refuses)
+    if cost > MAX_COST:
+        devices.forbidden(f"all derived attributes together: {too_complex(cost)}")
 
 
 def request_names(devices: Field) -> set[str]:
@@ -125,15 +131,12 @@ def check_opaque(opaque: Field) -> None:
         parameters.too_long(MAX_PARAMETERS)
 
 
-def _request(request: Field, used: Collection[tuple[str, str]], refuses: Refuses) -> int:
-    """Check a request; the result is the steps of its derived attributes at worst."""
+def _request(request: Field, refuses: Refuses) -> None:
     exactly, alternatives = request["exactly"], request["firstAvailable"]
     if exactly.present == bool(alternatives.items()):
         request.required("exactly one of `exactly` or `firstAvailable` is required")
-    name, cost = request["name"].text(), 0
     if exactly.present:
         _wants(exactly, refuses)
-        cost = _derived(exactly["derivedAttributes"], used, ("", name), refuses)
         exactly["adminAccess"].flag()
     alternatives.at_most(MAX_ALTERNATIVES)
     names: set[str] = set()
@@ -141,9 +144,6 @@ def _request(request: Field, used: Collection[tuple[str, str]], refuses: Refuses
         dns_label(alternative["name"])
         alternative["name"].unique(names)
         _wants(alternative, refuses)
-        full = f"{name}/{alternative['name'].text()}"
-        cost += _derived(alternative["derivedAttributes"], used, ("", name, full), refuses)
-    return cost
 
 
 def _wants(request: Field, refuses: Refuses) -> None:
@@ -164,14 +164,13 @@ def _wants(request: Field, refuses: Refuses) -> None:
         quantity(amount)
 
 
-def _derived(
-    attributes: Field, used: Collection[tuple[str, str]], names: Sequence[str], refuses: Refuses
-) -> int:
-    """CLM-9.
+def _derived(wants: Field, used: Collection[tuple[str, str]], names: Sequence[str], refuses: Refuses) -> int:
+    """Check the derived attributes of a request or alternative.
 
-    names  by which constraints refer to the request
+    names  by which constraints refer to it
     ->     steps of all expressions at worst
     """
+    attributes = wants["derivedAttributes"]
     attributes.at_most(MAX_DERIVED_ATTRIBUTES)
     seen: set[str] = set()
     cost = 0

@@ -190,6 +190,8 @@ class Evictor:
             return 0.0
         if not await self._requests.ask(victim.key, victim.uid):
             return 0.0
+        if victim.uid not in self._asked:
+            log.info("others asked to end the pod (preview)", pod=str(victim.key), pause=self._patience)
         self._asked[victim.uid] = victim.key.namespace, since
         self._unanswered = victim.uid, granted  # if it leaves now, it does so because it was asked
         return min(AGAIN, since + self._patience - now)
@@ -211,7 +213,7 @@ class Evictor:
                 await self._requests.withdraw(namespace, uid)
         except ReconcilerError as exc:
             self._asked, self._old = {**asked, **self._asked}, old or self._old
-            log.info("eviction requests not withdrawn yet", error=str(exc))
+            log.info("eviction requests (preview) not withdrawn yet", error=str(exc))
 
     def leaves(self, victim: Victim) -> None:
         """Report an eviction that had no answer as granted: the pod leaves, or is gone."""

@@ -146,8 +146,9 @@ class Lock(Struct, frozen=True):
 
     def __str__(self) -> str:
         if not self.mode:
-            return f"{self.device.device} is locked: the mode of its holders cannot be told"
-        return f"{self.device.device} is locked to {self.mode} by {', '.join(map(str, self.claims))}"
+            return f"{self.device.device} is locked (preview): the mode of its holders cannot be told"
+        holders = ", ".join(map(str, self.claims))
+        return f"{self.device.device} is locked to {self.mode} by {holders} (preview)"
 
 
 def sharing_modes(snapshot: Snapshot) -> list[Lock]:

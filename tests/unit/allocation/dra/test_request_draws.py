@@ -157,7 +157,7 @@ def test_without_the_gate_the_capacity_is_unknown_and_the_refusal_names_the_gate
     refused = decide(World(VFS, [asked]))
     assert isinstance(refused, Unsatisfied)
     assert refused.reason is Reason.GATE_OFF
-    assert "DRASharedConsumableCapacity is off" in refused.message
+    assert "DRASharedConsumableCapacity (preview of 1.38) is off" in refused.message
     granted = decide(World(VFS, [plain]))
     assert isinstance(granted, Granted)
     assert "consumedCounters" not in str(granted.plans[0].allocation.to_json())
@@ -166,7 +166,7 @@ def test_without_the_gate_the_capacity_is_unknown_and_the_refusal_names_the_gate
 @pytest.mark.parametrize(
     ("much", "reason", "words"),
     [
-        ("50G", Reason.COUNTERS, "0 fit the remaining counters"),
+        ("50G", Reason.COUNTERS, "0 fit the remaining counters (preview"),
         ("61G", Reason.NEVER, "0 have enough capacity"),
     ],
 )

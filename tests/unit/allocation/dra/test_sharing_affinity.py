@@ -137,10 +137,15 @@ def test_a_refusal_says_who_locks_a_device_and_why_a_request_has_no_mode():
     refused = decide(World(NICS, [in_mode("c", "c")], locked, rules=ON))
     assert isinstance(refused, Unsatisfied)
     assert refused.reason is Reason.EXCLUDED
-    assert "A is locked to subnet=a by default/h; B is locked to subnet=b by default/i" in refused.message
+    assert (
+        "A is locked to subnet=a by default/h (preview); B is locked to subnet=b by default/i (preview)"
+        in refused.message
+    )
     untold = decide(World(NICS, [in_mode("c", None)], rules=ON))
     assert isinstance(untold, Unsatisfied)
-    assert "sharingAffinity subnet: no opaque configuration of the request gives it" in untold.message
+    assert (
+        "sharingAffinity subnet: no opaque configuration of the request gives it (preview)" in untold.message
+    )
 
 
 def test_without_the_gate_modes_do_not_matter():

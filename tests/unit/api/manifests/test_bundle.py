@@ -72,6 +72,21 @@ def test_an_object_that_occurs_twice_is_refused_naming_both_places(tmp_path: Pat
     assert len(bundle.of(ResourceClaim)) == 2
 
 
+def test_a_derived_attribute_that_no_constraint_uses_is_refused_with_its_claim_alone(tmp_path: Path):
+    wants = {"deviceClassName": "any", "derivedAttributes": [{"name": "d/bus", "expression": "'1'"}]}
+    devices = {"requests": [{"name": "r", "exactly": wants}], "constraints": [{"matchAttribute": "d/other"}]}
+    made = {"apiVersion": "resource.k8s.io/v1", "metadata": {"name": "c"}}
+    claims = [
+        {**made, "kind": "ResourceClaim", "spec": {"devices": devices}},
+        {**made, "kind": "ResourceClaimTemplate", "spec": {"spec": {"devices": devices}}},
+    ]
+    bundle = bundle_of(tmp_path, f=yaml.safe_dump_all([*claims, yaml.safe_load(CLAIM % "d")]))
+    assert [claim.key.name for claim in bundle.of(ResourceClaim)] == ["d"]
+    for refusal, path in zip(refusals(bundle, tmp_path), ("spec", "spec.spec"), strict=True):
+        assert f"{path}.devices.requests[0].exactly.derivedAttributes[0].name" in refusal
+        assert "must be referenced by at least one matchAttribute" in refusal
+
+
 def test_a_refused_object_does_not_stop_the_others(tmp_path: Path):
     bad = "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: bad}, spec: x}"
     bundle = bundle_of(tmp_path, a=f"{CLAIM % 'x'}\n---\n{bad}\n---\na: [\n---\n{CLAIM % 'y'}\n", b="a: b: c")

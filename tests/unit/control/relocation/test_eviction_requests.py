@@ -5,6 +5,7 @@ from typing import Any
 from unittest.mock import AsyncMock
 
 import pytest
+from structlog.testing import capture_logs
 
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.client import Client
@@ -66,7 +67,9 @@ class Asking:
 
 async def test_others_are_asked_first_and_the_eviction_api_at_the_deadline():
     made = Asking()
-    assert [await made.evict(), await made.evict(5.0), await made.evict(5.0)] == [AGAIN, AGAIN, 2.0]
+    with capture_logs() as logs:
+        assert [await made.evict(), await made.evict(5.0), await made.evict(5.0)] == [AGAIN, AGAIN, 2.0]
+    assert [line["event"] for line in logs] == ["others asked to end the pod (preview)"]
     (request,) = made.requests
     assert request["spec"] == {
         "target": {"pod": {"name": "p", "uid": made.uid}},
