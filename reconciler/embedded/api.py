@@ -30,7 +30,7 @@ from reconciler.api.validation.kinds import GroupVersion, Object, ServedKind
 from reconciler.api.validation.served_kinds import NAMESPACE, POD, START_NAMESPACES, every_kind
 from reconciler.embedded.accounts import Account
 from reconciler.embedded.applying import applied, checked
-from reconciler.embedded.bodies import APPLY, bind, decode_body, keeping_uid, media_type, patcher
+from reconciler.embedded.bodies import APPLY, bind, decode_body, keeping_identity, media_type, patcher
 from reconciler.embedded.discovery import discover
 from reconciler.embedded.guard import Guard, OpenGuard, answer_review
 from reconciler.embedded.managers import Owner
@@ -147,7 +147,7 @@ class _Call(Struct, frozen=True):
     def _patch(self) -> Response:
         target, media = self.target, media_type(self.request)
         if media != APPLY:
-            change = keeping_uid(target.kind, patcher(target.kind, media, self.request.body))
+            change = keeping_identity(target.kind, patcher(target.kind, media, self.request.body))
             return self._update(self.fields.patched(change, target.served, target.kind))
         return self._apply(decode_yaml(self.request.body))
 
@@ -166,7 +166,7 @@ class _Call(Struct, frozen=True):
         def change(shown: Object) -> Object:
             return applied(target, shown, config, owner, moment=moment, force=force)
 
-        return self._update(keeping_uid(target.kind, change), owner)
+        return self._update(keeping_identity(target.kind, change), owner)
 
     def _update(self, change: Callable[[Object], Any], owner: Owner | None = None) -> Response:
         allowed = self.guard.protect_allocation(self.sender, self.request, self.target, change)

@@ -340,16 +340,17 @@ def patcher(kind: ServedKind, media: str, patch: bytes) -> Callable[[Object], An
     return lambda shown: strategic_merge(shown, _object(wanted), kind.strategic)
 
 
-def keeping_uid(kind: ServedKind, change: Callable[[Object], Any]) -> Callable[[Object], Any]:
-    """A patch that may name the object's uid, and not change it. It raises a 422."""
+def keeping_identity(kind: ServedKind, change: Callable[[Object], Any]) -> Callable[[Object], Any]:
+    """A patch that may name the object's uid and deletionTimestamp, and not change them. It raises a 422."""
 
     def checked(shown: Object) -> Any:
         new, metadata = change(shown), shown["metadata"]
-        wanted = new.get("metadata") if isinstance(new, dict) else None
-        if isinstance(wanted, dict) and wanted.get("uid", metadata["uid"]) != metadata["uid"]:
-            why = f'Invalid value: "{wanted["uid"]}": field is immutable'
-            cause = Cause("FieldValueInvalid", why, "metadata.uid")
-            raise invalid(kind.kind, kind.group, metadata["name"], [cause])
+        wanted = mapping(mapping(new).get("metadata"))
+        for field in ("uid", "deletionTimestamp"):
+            if wanted.get(field) not in (None, metadata.get(field)):
+                why = f'Invalid value: "{wanted[field]}": field is immutable'
+                cause = Cause("FieldValueInvalid", why, f"metadata.{field}")
+                raise invalid(kind.kind, kind.group, metadata["name"], [cause])
         return new
 
     return checked

@@ -14,8 +14,8 @@ from reconciler.api.validation.kinds import Object, ServedKind
 from reconciler.embedded.api import ApiServer
 from reconciler.embedded.claim_controllers import ClaimController, PodGroupController, TemplateController
 from reconciler.embedded.pod_controllers import NodeController, PodController, Schedule
-from reconciler.embedded.store import Change, Compacted, Record
-from reconciler.embedded.writing import FOREGROUND, ORPHAN
+from reconciler.embedded.store import Change, Compacted, Record, key_of
+from reconciler.embedded.writing import FOREGROUND, OF_POLICY, ORPHAN
 
 Dependents = defaultdict[str, dict[tuple[ServedKind, str], None]]
 """uid -> kind and key of what has it as an owner; some may have changed since"""
@@ -60,33 +60,47 @@ class GarbageCollector:
             self._finish(record)
 
     def _owners(self, obj: Object) -> Iterator[tuple[Object, Record | None]]:
-        """Each reference to an owner of a kind that is served, and the owner; None if it is gone."""
+        """Each reference to an owner that can be looked up, and the owner; None if it is gone.
+
+        Others are of kinds that are not served, or, of a cluster-scoped object, in a namespace.
+        """
         namespace = obj["metadata"].get("namespace", "")
         for reference in _references(obj):
             kind = self._api.kind_of(reference["apiVersion"], reference["kind"])
-            if kind is not None:
-                key = f"{namespace}/{reference['name']}" if kind.namespaced else reference["name"]
-                record = self._api.store[kind].get(key)
+            if kind is not None and (namespace or not kind.namespaced):
+                record = self._api.store[kind].get(key_of(kind, namespace, reference["name"]))
                 is_same = record is not None and record.object["metadata"]["uid"] == reference["uid"]
                 yield reference, record if is_same else None
 
     def _collect(self, kind: ServedKind, key: str) -> None:
         """Delete an object whose owners are all gone or wait for its deletion; else drop its references to
-        those that do. Owners of kinds that are not served may be there.
+        those that do. Nothing is done if an owner cannot be looked up.
         """
         record = self._api.store[kind].get(key)
         if record is None or "deletionTimestamp" in record.object["metadata"]:
             return
-        owners = list(self._owners(record.object))
+        owners, references = list(self._owners(record.object)), _references(record.object)
         waiting = {one["uid"] for one, owner in owners if owner is not None and _waits(owner)}
         left = waiting | {one["uid"] for one, owner in owners if owner is None}
-        if not left:
+        if not left or len(owners) < len(references):
             return
-        if any(one["uid"] not in left for one in _references(record.object)):
+        if any(one["uid"] not in left for one in references):
             self._disown(record, left)
-        else:
-            blocks = any(_blocks(record.object, uid) for uid in waiting)
-            self._delete(record, "Foreground" if blocks else "Background")
+            return
+        finalizers = record.object["metadata"].get("finalizers", ())
+        policy = next((one for one, (name,) in OF_POLICY.items() if name in finalizers), "Background")
+        if waiting and (dependents := self._dependents_of(record)):
+            policy = "Foreground"
+            if any(map(_waits, dependents)):  # a cycle: let none wait for another
+                free = [{**one, "blockOwnerDeletion": False} for one in references]
+                self._update(record, {"ownerReferences": free})
+        self._delete(record, policy)
+
+    def _dependents_of(self, owner: Record) -> list[Record]:
+        """Looks at all objects: some dependents may be so new that nothing is noted of them yet."""
+        everything = (one for kind_store in self._api.store for one in kind_store.scan(""))
+        uid = owner.object["metadata"]["uid"]
+        return [one for one in everything if _blocks(one.object, uid) is not None]
 
     def _finish(self, owner: Record) -> None:
         """Do what keeps a deleted object: the deletion of its dependents, or their release."""
@@ -95,9 +109,7 @@ class GarbageCollector:
         if "deletionTimestamp" not in metadata or not {FOREGROUND, ORPHAN} & set(finalizers):
             return
         uid = metadata["uid"]
-        # All objects: some dependents may be so new that nothing is noted of them yet.
-        everything = (one for kind_store in self._api.store for one in kind_store.scan(""))
-        dependents = [one for one in everything if _blocks(one.object, uid) is not None]
+        dependents = self._dependents_of(owner)
         if ORPHAN in finalizers:
             for one in dependents:
                 self._disown(one, [uid])

@@ -223,11 +223,11 @@ def _owners_given(managed: Any) -> Owners:
         return {}
 
 
-def only_times_differ(given: Any, managed: Iterable[Object]) -> bool:
+def only_times_differ(given: Any, managed: list[Object]) -> bool:
     """Whether `managedFields` that a write gives have no other news: no reason for a new version."""
     found, before = (
         {owner: owned._replace(time="") for owner, owned in owners.items()}
-        for owners in (_owners_given(given), owners_of(managed))
+        for owners in (_owners_given(given), _owners_given(managed))
     )
     return found == before
 

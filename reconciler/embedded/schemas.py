@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from reconciler.api.validation.bodies import MAX_DEPTH, DoubledKeys, bad_request, invalid
-from reconciler.api.validation.fields import Cause, WrongType
+from reconciler.api.validation.fields import Cause, Field, WrongType, time
 from reconciler.api.validation.kinds import GroupVersion, Merge, Object, ServedKind
 from reconciler.api.validation.kinds import Schema as MergeRules
 
@@ -169,9 +169,13 @@ def _known(value: Any, kind: str, path: str, wrong: list[str], depth: int, *, ne
     given = wanted if value is None else _SHAPES.get(type(value), _SINGLE)
     if wanted and given != wanted and (wanted != _SINGLE or given in (_ARRAY, _OBJECT)):
         raise WrongType(f"{path}: expected {wanted}, got {given}")
+    if kind == "datetime":
+        time(Field(value, path))
+    no_text = "" if of == "str" else None  # what null means among texts
     if isinstance(value, list):
         return [
-            _known(one, of, f"{path}[{at}]", wrong, depth + 1, newer=newer) for at, one in enumerate(value)
+            no_text if one is None else _known(one, of, f"{path}[{at}]", wrong, depth + 1, newer=newer)
+            for at, one in enumerate(value)
         ]
     if not isinstance(value, dict):
         return value
@@ -182,6 +186,8 @@ def _known(value: Any, kind: str, path: str, wrong: list[str], depth: int, *, ne
     for key, inner in value.items():
         if fields is not None and key not in fields:
             wrong.append(f'unknown field "{dot}{key}"')
+        elif fields is None and inner is None:
+            kept[key] = no_text
         else:
             type_of = of if fields is None else fields[key]
             is_managed = key == "managedFields"  # large, and read with care where it is used
@@ -210,7 +216,10 @@ class FieldValidation(NamedTuple):
         """A patch whose result is without unknown fields. It raises a 422 if the request is strict."""
 
         def checked(shown: Any) -> Any:
-            found = known(change(shown), model_of_kind(served, kind), newer=self.newer)
+            try:
+                found = known(change(shown), model_of_kind(served, kind), newer=self.newer)
+            except WrongType as exc:
+                raise _unusable_patch(str(exc)) from exc
             return self.judged(found, _unusable_patch)
 
         return checked

@@ -168,17 +168,19 @@ class Writer:
         grace = self._grace(target, record.object, options)
         if not finalizers and not grace:
             return self._remove(record)
-        if "deletionTimestamp" in metadata and (not grace or "deletionGracePeriodSeconds" in metadata):
+        is_marked = "deletionTimestamp" in metadata and (
+            not grace or "deletionGracePeriodSeconds" in metadata
+        )
+        if is_marked and finalizers == metadata.get("finalizers", []):
             return record
-        marked = {
-            **writes.without_version(metadata),
-            "deletionTimestamp": timestamp(self.now() + timedelta(seconds=grace)),
-            "deletionGracePeriodSeconds": grace,
-        }
+        marked = writes.without_version(metadata)
         if finalizers:
             marked["finalizers"] = finalizers
-        if target.kind.counts_generations:
-            marked["generation"] = metadata.get("generation", 0) + 1
+        if not is_marked:
+            marked["deletionTimestamp"] = timestamp(self.now() + timedelta(seconds=grace))
+            marked["deletionGracePeriodSeconds"] = grace
+            if target.kind.counts_generations:
+                marked["generation"] = metadata.get("generation", 0) + 1
         return self._store.put(target.kind, record.key, {**record.object, "metadata": marked})
 
     def _grace(self, target: Target, obj: Object, options: Mapping[str, Any]) -> int:
@@ -225,7 +227,10 @@ class Writer:
 
     def _check_preconditions(self, target: Target, metadata: Object, record: Record) -> None:
         current = record.object["metadata"]
-        if (name := metadata.get("name", target.name)) != target.name:
+        if not (name := metadata.get("name")):
+            where = f"the name of the object ({target.name} based on URL)"
+            raise bad_request(f"{where} was undeterminable: name must be provided")
+        if name != target.name:
             raise bad_request(
                 f"the name of the object ({name}) does not match the name on the URL ({target.name})"
             )
@@ -265,14 +270,14 @@ MOST_GRACE = 2**31
 """Seconds: a time that far in the future can still be written"""
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 """Finalizers of the garbage collector"""
-_OF_POLICY = {"Foreground": [FOREGROUND], "Orphan": [ORPHAN], "Background": []}
+OF_POLICY = {"Foreground": [FOREGROUND], "Orphan": [ORPHAN]}
 
 
 def _with_policy(finalizers: list[str], policy: str | None) -> list[str]:
     """The finalizers of an object that is deleted with a policy for its dependents."""
     if policy is None:
         return finalizers
-    return [one for one in finalizers if one not in (FOREGROUND, ORPHAN)] + _OF_POLICY[policy]
+    return [one for one in finalizers if one not in (FOREGROUND, ORPHAN)] + OF_POLICY.get(policy, [])
 
 
 def _set_managed(obj: Object, managed: list[Object]) -> None:

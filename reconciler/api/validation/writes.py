@@ -65,14 +65,24 @@ def check(metadata: Field, old: Object | None, *, label_names: bool) -> None:
 
 
 def _owners(owners: Field) -> None:
-    controllers = 0
-    for owner in owners.items():
-        for key in ("apiVersion", "kind", "name", "uid"):
+    controllers = []
+    for item in owners.items():
+        owner = Field(item.value, owners.path, owners.causes)  # the paths upstream have no index
+        version, kind = owner["apiVersion"].text(), owner["kind"].text()
+        if not version.rpartition("/")[2] or version.count("/") > 1:
+            owner["apiVersion"].invalid("version must not be empty")
+        for key in ("kind", "name", "uid"):
             if not owner[key].text():
-                owner[key].required()
-        controllers += owner["controller"].flag()
-    if controllers > 1:
-        owners.invalid("only one owner can be the controller")
+                owner[key].invalid("must not be empty")
+        if (version, kind) == ("v1", "Event"):
+            owner.invalid("/v1, Kind=Event is disallowed from being an owner")
+        if owner["controller"].flag():
+            controllers.append(f"{kind}/{owner['name'].text()}")
+    for other in controllers[1:]:
+        owners.invalid(
+            "Only one reference can have Controller set to true. "
+            f'Found "true" in references for {controllers[0]} and {other}'
+        )
 
 
 SERVER_OWNED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")

@@ -100,7 +100,23 @@ def test_a_value_of_another_shape_than_its_field_is_refused(path, body, where):
     assert f"{where}: expected a" in found["message"]
     ok(api, "POST", path, {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 1}]}})
     code, found = call(api, "PATCH", f"{path}/a", body, media=MERGE)
-    assert (code, f"{where}: expected a" in found["message"]) == (400, True)
+    assert (code, f"{where}: expected a" in found["message"]) == (422, True)
+
+
+def test_null_among_texts_is_an_empty_text():
+    api, path = ApiServer(), "/api/v1/namespaces/default/configmaps"
+    made = ok(api, "POST", path, {"metadata": {"name": "a", "labels": {"l": None}}, "data": {"k": None}})
+    assert (made["data"], made["metadata"]["labels"]) == ({"k": ""}, {"l": ""})
+    assert "data" not in ok(api, "POST", path, {"metadata": {"name": "b"}, "data": None})
+
+
+@pytest.mark.parametrize("moment", ["x", 5, ""])
+def test_times_that_are_none_are_refused(moment):
+    api, path = ApiServer(), "/api/v1/namespaces/default/configmaps"
+    body = {"metadata": {"name": "a", "creationTimestamp": moment}}
+    assert refused(api, "POST", path, body) == (400, "BadRequest")
+    ok(api, "POST", path, {"metadata": {"name": "a", "creationTimestamp": None}})
+    assert refused(api, "PATCH", f"{path}/a", body, media=MERGE) == (422, "Invalid")
 
 
 @pytest.mark.parametrize("media", ["application/octet-stream", "*/*", "text/plain", "application/yaml"])

@@ -74,7 +74,51 @@ async def test_in_the_foreground_a_dependent_with_another_owner_stays(api):
     assert names(api) == {"other", "both", "shared"}
     (left,) = ok(api, "GET", f"{MAPS}/both")["metadata"]["ownerReferences"]
     assert left["name"] == "other"
-    assert ok(api, "GET", f"{MAPS}/shared")["metadata"]["ownerReferences"] == [elsewhere]
+    # Nothing is done for what has an owner of an unknown kind.
+    assert ok(api, "GET", f"{MAPS}/shared")["metadata"]["ownerReferences"] == [*shared, elsewhere]
+
+
+async def test_a_node_is_no_dependent_of_an_object_in_a_namespace(api):
+    reference = make(api, "a", make(api, "owner"))["metadata"]["ownerReferences"]
+    made = {**node("n"), "metadata": {"name": "n", "ownerReferences": reference}}
+    ok(api, "POST", "/api/v1/nodes", made)
+    ok(api, "DELETE", f"{MAPS}/owner")
+    await settle(api)
+    assert ok(api, "GET", "/api/v1/nodes/n")["metadata"]["ownerReferences"] == reference
+
+
+async def test_a_cycle_of_owners_goes_in_the_foreground(api):
+    first = make(api, "first")
+    last = make(api, "last", make(api, "middle", first, blockOwnerDeletion=True), blockOwnerDeletion=True)
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "last", "uid": last["metadata"]["uid"]}
+    closed = {"metadata": {"ownerReferences": [{**reference, "blockOwnerDeletion": True}]}}
+    ok(api, "PATCH", f"{MAPS}/first", closed, media=MERGE)
+    ok(api, "DELETE", f"{MAPS}/first", {"propagationPolicy": "Foreground"})
+    await settle(api)
+    assert names(api) == set()
+
+
+async def test_the_finalizer_of_a_dependent_decides_what_becomes_of_its_own_dependents(api):
+    owner = make(api, "owner")
+    make(api, "below", make(api, "middle", owner))
+    ok(api, "PATCH", f"{MAPS}/middle", {"metadata": {"finalizers": ["orphan"]}}, media=MERGE)
+    ok(api, "DELETE", f"{MAPS}/owner")
+    await settle(api)
+    assert names(api) == {"below"}
+
+
+async def test_a_second_deletion_can_choose_another_policy(api):
+    held = make(api, "held", make(api, "owner"), blockOwnerDeletion=True)
+    patch = {"metadata": {"finalizers": ["example.com/slow"]}}
+    ok(api, "PATCH", f"{MAPS}/held", patch, media=MERGE)
+    marked = ok(api, "DELETE", f"{MAPS}/owner", {"propagationPolicy": "Foreground"})
+    await settle(api)
+    again = ok(api, "DELETE", f"{MAPS}/owner", {"propagationPolicy": "Orphan"})
+    assert again["metadata"]["deletionTimestamp"] == marked["metadata"]["deletionTimestamp"]
+    await settle(api)
+    assert names(api) == {"held"}
+    assert held["metadata"]["ownerReferences"]
+    assert "ownerReferences" not in ok(api, "GET", f"{MAPS}/held")["metadata"]
 
 
 async def test_a_dependent_that_is_made_while_its_owner_waits_goes_too(api):

@@ -243,10 +243,11 @@ def test_an_applied_configuration_creates_or_merges():
         (STRATEGIC, [], (400, "BadRequest")),
         ("application/merge-patch+json", [1], (400, "BadRequest")),
         ("application/merge-patch+json", b"{", (400, "BadRequest")),
-        (JSON_PATCH, [{"op": "replace", "path": "", "value": 1}], (400, "BadRequest")),
-        (JSON_PATCH, [{"op": "replace", "path": "/metadata", "value": 1}], (400, "BadRequest")),
+        (JSON_PATCH, [{"op": "replace", "path": "", "value": 1}], (422, "Invalid")),
+        (JSON_PATCH, [{"op": "replace", "path": "/metadata", "value": 1}], (422, "Invalid")),
         ("application/apply-patch+yaml", b"a: [", (400, "BadRequest")),
         ("application/merge-patch+json", {"metadata": {"name": "q"}}, (400, "BadRequest")),
+        ("application/merge-patch+json", {"metadata": {"name": None}}, (400, "BadRequest")),
         ("application/merge-patch+json", {"kind": "Pod"}, (400, "BadRequest")),
     ],
 )
