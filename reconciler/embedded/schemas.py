@@ -12,6 +12,7 @@ from reconciler.api.validation.bodies import MAX_DEPTH, DoubledKeys, bad_request
 from reconciler.api.validation.fields import Cause, Field, WrongType, time
 from reconciler.api.validation.kinds import GroupVersion, Merge, Object, ServedKind
 from reconciler.api.validation.kinds import Schema as MergeRules
+from reconciler.embedded.descriptions import description_of
 
 LIST = re.compile(r"list\[(?P<of>.+)\]")
 MAP = re.compile(r"dict\(str, (?P<of>.+)\)")
@@ -274,7 +275,8 @@ def schema_of(model: str) -> Object:
     """The schema of one model. References name other models. Must not be modified."""
     properties = {name: _property(kind, words) for name, kind, words, _ in _fields(model)}
     required = [name for name, _, _, is_required in _fields(model) if is_required]
-    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
+    schema = {"type": "object", "properties": properties, **({"required": required} if required else {})}
+    return {**schema, "description": words} if (words := description_of(model)) else schema
 
 
 @cache
@@ -293,7 +295,7 @@ def _fields(model: str) -> Iterator[tuple[str, str, str, bool]]:
         words = words.partition(":return:")[0].replace("# noqa: E501", "")
         yield name, cls.openapi_types[attribute], " ".join(words.split()), _refuses_none(blank, attribute)
     for name, kind in newer_fields(model, cls.attribute_map.values()).items():
-        yield name, kind, "", False
+        yield name, kind, description_of(f"{model}.{name}"), False
 
 
 def _blank(cls: Any) -> Any:
@@ -349,8 +351,8 @@ _METADATA = "V1ObjectMeta"
 _UNKNOWN: Object = {
     "type": "object",
     "properties": {
-        "apiVersion": {"type": "string"},
-        "kind": {"type": "string"},
+        "apiVersion": {"type": "string", "description": description_of(".apiVersion")},
+        "kind": {"type": "string", "description": description_of(".kind")},
         "metadata": {"$ref": REF + reference(_METADATA)},
     },
     ANY_FIELDS: True,

@@ -12,7 +12,7 @@ from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.availability import Available, Selected, available
 from reconciler.allocation.dra.budget import STEPS, Fatal
 from reconciler.allocation.dra.constraints import MatchGroup, match_groups, shared_codes
-from reconciler.allocation.dra.never_fits import impossible_constraint
+from reconciler.allocation.dra.never_fits import obstacle
 from reconciler.allocation.dra.request_options import (
     MAX_RESULTS,
     ParsedClaims,
@@ -343,7 +343,7 @@ class ClaimShape(Struct):
     known: bool = False
     """Whether its selectors are known to take little time"""
     _match_groups: tuple[MatchGroup, ...] | None = None
-    _impossible: str | None = None
+    _obstacle: tuple[bool, str] | None = None
     _overspent: bool | None = None
     _plain: PlainRequest | None = None
     _plain_of: int = -1
@@ -376,11 +376,11 @@ class ClaimShape(Struct):
             self._match_groups = match_groups(self.parsed, snapshot)
         return self._match_groups
 
-    def impossible_constraint(self, snapshot: Snapshot) -> str:
-        """Why no devices of the fleet can meet a constraint together; empty if some may."""
-        if self._impossible is None:
-            self._impossible = impossible_constraint(self.parsed, snapshot)
-        return self._impossible
+    def obstacle(self, snapshot: Snapshot) -> tuple[bool, str]:
+        """Whether no devices of the fleet can meet a constraint together, and what is in the way."""
+        if self._obstacle is None:
+            self._obstacle = obstacle(self.parsed, snapshot)
+        return self._obstacle
 
 
 class _ClaimShapes(Struct):

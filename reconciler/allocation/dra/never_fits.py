@@ -60,12 +60,11 @@ def _devices(able: Rows) -> str:
     return f"{len(able)} matching device{' is' if len(able) == 1 else 's are'}"
 
 
-def impossible_constraint(parsed: ParsedClaims, snapshot: Snapshot) -> str:
-    """Why no devices of the fleet can meet a constraint together; empty if some may.
-
-    Requests with alternatives are not looked at.
+def obstacle(parsed: ParsedClaims, snapshot: Snapshot) -> tuple[bool, str]:
+    """Whether no devices of the fleet can meet a constraint together, and why; if some may, how many devices
+    lack its attribute. Requests with alternatives are not looked at.
     """
-    fleet = snapshot.fleet
+    fleet, partly = snapshot.fleet, ""
     every = np.arange(fleet.size)
     known: dict[tuple[str | None, str | None, tuple[str, ...]], Constraint] = {}
     for at, claim in enumerate(parsed.claims):
@@ -82,8 +81,17 @@ def impossible_constraint(parsed: ParsedClaims, snapshot: Snapshot) -> str:
             ]
             why = next(_obstacles(constraint, options, fleet), "")
             if why:
-                return f"the constraint on {constraint.attribute} can never hold: {why}"
-    return ""
+                return True, f"the constraint on {constraint.attribute} can never hold: {why}"
+            partly = partly or next(_lacking_it(constraint, options, fleet), "")
+    return False, partly
+
+
+def _lacking_it(constraint: Constraint, options: Sequence[RequestOption], fleet: Fleet) -> Iterator[str]:
+    for option in options:
+        codes = constraint.of(option)[evaluate_selectors(option, fleet).true]
+        if lack := np.count_nonzero(codes < 0):
+            which = f"devices that request {option.name} matches"
+            yield f"{lack} of {len(codes)} {which} {'has' if lack == 1 else 'have'} no {constraint.attribute}"
 
 
 def _obstacles(constraint: Constraint, options: Sequence[RequestOption], fleet: Fleet) -> Iterator[str]:

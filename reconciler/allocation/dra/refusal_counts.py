@@ -243,8 +243,11 @@ def _from_counts(
         return reason, message, tuple(counts)
     reason, message = _together(parsed, counts)
     shape = claim_shape(parsed.claims, snapshot)
-    if reason is Reason.CONSTRAINT and (why := shape.impossible_constraint(snapshot)):
-        return Reason.NEVER, f"{message}: {why}", tuple(counts)
+    if reason is Reason.CONSTRAINT:
+        never_holds, why = shape.obstacle(snapshot)
+        message = f"{message}: {why}" if why else message
+        if never_holds:
+            return Reason.NEVER, message, tuple(counts)
     all_pass = all(gate.left == count.gates[1].left for count in counts for gate in count.gates[1:])
     if reach.chosen is None and all_pass and not _is_held(parsed, snapshot):
         reason, message = Reason.NEVER, f"{message}; it can never fit: none of the devices is held"

@@ -247,8 +247,10 @@ class MultiDeviceGates(Struct, frozen=True, eq=False):
         amount = "all devices" if option.all else f"{wanted} device{'' if wanted == 1 else 's'}"
         yield _step(Kind.ENOUGH, f"{amount} on one node", alive, nodes=enough)
         for gate in constraints:
+            lack = np.count_nonzero(alive & (gate.constraint.of(option) < 0))
             alive &= gate.passes(result.left, option)
-            yield _step(Kind.CONSTRAINT, f"constraint on {gate.constraint.attribute}", alive)
+            detail = f"{lack} of them {'has' if lack == 1 else 'have'} no value of it" if lack else ""
+            yield _step(Kind.CONSTRAINT, f"constraint on {gate.constraint.attribute}", alive, detail)
         able = self.together if self.refusing is not Kind.TOGETHER else np.zeros_like(self.together)
         alive &= reach.reached(able)
         yield _step(Kind.TOGETHER, "all requests together", alive, nodes=able)

@@ -121,3 +121,12 @@ def test_descriptions_are_whole_sentences_without_marks(ours):
     assert text.endswith("otherwise it is enabled.")
     assert "noqa" not in str(ours)
     assert ours["v1.Pod"]["description"].startswith("Containers that run together")
+
+
+def test_every_field_of_every_kind_is_described():
+    """What kubectl shows: the description of a field, and of its type."""
+    found = definitions(tuple((version, kind) for kind in every_kind() for version in kind.served))
+    for name, schema in found.items():
+        for field, its in schema["properties"].items():
+            of = its.get("$ref", "").removeprefix(schemas.REF)
+            assert its.get("description") or found[of].get("description"), f"{name}.{field}"

@@ -335,6 +335,14 @@ def test_a_constraint_that_can_never_hold_says_why(
         assert told in outcome.message
 
 
+def test_devices_without_the_attribute_of_a_constraint_are_counted():
+    devices = [device("A", {"x/a": 0}), device("B", {"x/a": 1}), device("C", {})]
+    pools = [resource_slice("d", devices, driver="d", pool="d", nodeName="n")]
+    outcome = decide(World(pools, [claim("c", request("r", count=2), constraints=[match("x/a")])]))
+    assert isinstance(outcome, Unsatisfied)
+    assert "1 of 3 devices that request r matches has no x/a" in outcome.message
+
+
 @examples(150)
 @given(st.one_of(contests(), worlds()))
 def test_what_can_never_fit_does_not_fit_once_everything_is_free(world: World):
