@@ -67,9 +67,7 @@ def _logging_as_it_was() -> Iterator[None]:
     structlog.reset_defaults()
 
 
-def pytest_asyncio_loop_factories(
-    item: pytest.Item,
-) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     if item.get_closest_marker("loopback"):
         return {"real": asyncio.new_event_loop}
     return {"virtual": VirtualLoop}

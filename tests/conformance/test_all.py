@@ -21,9 +21,7 @@ from tests.tools.transcript_replay import ORDER
 
 needs_data = pytest.mark.skipif(not SHARED.is_dir(), reason=f"no conformance data at {SHARED}")
 
-SKIPPED = {
-    "koordinator": SKIPPED_OF_KOORDINATOR,
-}
+SKIPPED = {"koordinator": SKIPPED_OF_KOORDINATOR}
 EVERY = {"dra": 4, "podfit": 4}
 """Of the random cases of these suites, which stand many in a file, one in so many is played"""
 RANDOM_SELECTORS = SHARED.parent / "next" / "cel-random.json.gz"

@@ -55,10 +55,7 @@ WANTED = st.integers(0, 5) | st.sampled_from([EXTREME - 1, EXTREME])
 
 @st.composite
 def drawings(
-    draw: st.DrawFn,
-    *,
-    left: st.SearchStrategy[int] = NEAR | FAR,
-    wanted: st.SearchStrategy[int] = WANTED,
+    draw: st.DrawFn, *, left: st.SearchStrategy[int] = NEAR | FAR, wanted: st.SearchStrategy[int] = WANTED
 ) -> Drawing:
     """Small cases: up to 4 sets of up to 3 counters, up to 6 devices that draw from up to 3 sets each."""
     counters, width = draw(st.integers(0, 3)), draw(st.integers(0, 3))

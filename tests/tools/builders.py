@@ -198,10 +198,7 @@ def first_of(name: str, **alternatives: Object) -> Object:
 
 
 def claim(
-    name: str = "c",
-    *requests: Object,
-    constraints: Iterable[Object] = (),
-    config: Iterable[Object] = (),
+    name: str = "c", *requests: Object, constraints: Iterable[Object] = (), config: Iterable[Object] = ()
 ) -> Object:
     wanted: Object = {"requests": list(requests)}
     if constraints:

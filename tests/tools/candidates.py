@@ -185,13 +185,7 @@ class Candidate:
 
 
 def candidate(
-    name: str,
-    shard: Shard,
-    server: Server,
-    device: Device,
-    random: Random,
-    *,
-    trouble: float,
+    name: str, shard: Shard, server: Server, device: Device, random: Random, *, trouble: float
 ) -> Candidate:
     """A candidate whose clock is as wrong as it may be, one way or the other, and starts anywhere."""
     error = TERMS.clock_error

@@ -73,12 +73,7 @@ CASES = [
         (AT_TABLE,),
         "minors",
     ),
-    Case(
-        "koordinator-shape",
-        "a hint that is a list",
-        hinting(HINT, []),
-        (f"metadata.annotations[{HINT}]",),
-    ),
+    Case("koordinator-shape", "a hint that is a list", hinting(HINT, []), (f"metadata.annotations[{HINT}]",)),
     Case(
         "api-rules",
         "a type",

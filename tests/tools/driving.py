@@ -98,7 +98,7 @@ def allocation(device: str = "d", **fields: Any) -> dict[str, Any]:
     node = {"key": "metadata.name", "operator": "In", "values": ["node-1"]}
     return {
         "devices": {
-            "results": [{"request": "r", "driver": "gpu.example.com", "pool": "p", "device": device}],
+            "results": [{"request": "r", "driver": "gpu.example.com", "pool": "p", "device": device}]
         },
         "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [node]}]},
         "allocationTimestamp": "2026-01-01T00:00:00Z",

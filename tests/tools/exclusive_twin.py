@@ -4,22 +4,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from reconciler.api.objects.plan import Reason, Unsatisfied
-from reconciler.api.objects.semantics import (
-    Semantics,
-    with_group_modes,
-)
+from reconciler.api.objects.semantics import Semantics, with_group_modes
 from reconciler.cel.program import CelError, CelRefused, compile_selector
 from tests.tools.allocation_world import World, decide, picks
-from tests.tools.builders import (
-    Object,
-    claim,
-    device,
-    held,
-    hold,
-    only,
-    request,
-    resource_slice,
-)
+from tests.tools.builders import Object, claim, device, held, hold, only, request, resource_slice
 from tests.tools.naive_allocation import Device, Scene
 
 

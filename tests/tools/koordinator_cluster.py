@@ -44,11 +44,7 @@ def wants(
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "namespace": "default", "annotations": said},
-        "spec": {
-            "containers": [container],
-            "schedulingGates": [{"name": gate} for gate in gates],
-            **spec,
-        },
+        "spec": {"containers": [container], "schedulingGates": [{"name": gate} for gate in gates], **spec},
     }
 
 

@@ -19,9 +19,7 @@ from tests.tools.definitions import dropped, published
 
 GROUP = "monitoring.coreos.com"
 DURATION = Text(
-    1_000,
-    1,
-    "^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$",
+    1_000, 1, "^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$"
 )
 _OBJECT: dict[str, Schema] = {
     "apiVersion": Text(words=(f"{GROUP}/v1",)),

@@ -44,9 +44,7 @@ def hostile() -> list[Object]:
     kinds = [HOSTILE, QUOTES, TURNED, LONG]
     content = [
         device(
-            f"{name}-{at}",
-            {f"{TURNED}/profile": name},
-            draws={HOSTILE: {f"{QUOTES}-{at}": "1", LONG: "1"}},
+            f"{name}-{at}", {f"{TURNED}/profile": name}, draws={HOSTILE: {f"{QUOTES}-{at}": "1", LONG: "1"}}
         )
         for at, name in enumerate(kinds)
     ]

@@ -106,13 +106,7 @@ SCENARIOS = {
         {"pod p": "b: d0", "pod q": "NoNode"},
     ),
     "a node that only slices name is none beside Node objects": Scenario(
-        [
-            *fleet(B),
-            devices("a", "d0", "d1"),
-            claim("c"),
-            claim("x"),
-            asking("p", "x"),
-        ],
+        [*fleet(B), devices("a", "d0", "d1"), claim("c"), claim("x"), asking("p", "x")],
         {"claim c": "b: d0", "pod p": "b: d1"},
     ),
     "in manifests without Node objects it has no labels but its name": Scenario(
@@ -157,9 +151,7 @@ SCENARIOS = {
         apart=frozenset({"pod p"}),
     ),
     "a pod whose claim is not there waits for it": Scenario(
-        [*fleet(A), asking("p", "nowhere")],
-        {"pod p": "ClaimNotFound"},
-        apart=frozenset({"pod p"}),
+        [*fleet(A), asking("p", "nowhere")], {"pod p": "ClaimNotFound"}, apart=frozenset({"pod p"})
     ),
     "counters are exhausted by the first that comes": Scenario(
         [device_class(), A, *counted("a", 4), made(claim("x"), YOUNG), made(claim("y"), OLD)],

@@ -54,12 +54,7 @@ class Replica:
         async with reached(self.cluster.api) as transport:
             self.faulty = Faulty(transport)
             given = {**FAST, **self.flags}
-            await app.run(
-                tuned(**given),
-                self.faulty,
-                stop=self.stop,
-                on_decision=self.on_decision,
-            )
+            await app.run(tuned(**given), self.faulty, stop=self.stop, on_decision=self.on_decision)
 
     def allocated(self) -> list[str]:
         return [one.claim.name for one in self.decisions if isinstance(one, Allocated)]

@@ -11,9 +11,7 @@ from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Re
 from reconciler.api.objects.claims import Allocation, ResourceClaim
 from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.plan import Plan
-from reconciler.api.objects.semantics import (
-    Semantics,
-)
+from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.store import Store

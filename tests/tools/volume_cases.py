@@ -118,11 +118,7 @@ class Drawn:
                 **wait,
             },
             {"metadata": {"name": "wait-cloud"}, "provisioner": self._random.choice(PLUGINS), **wait},
-            {
-                "metadata": {"name": "now"},
-                "provisioner": "csi.example.com",
-                "volumeBindingMode": "Immediate",
-            },
+            {"metadata": {"name": "now"}, "provisioner": "csi.example.com", "volumeBindingMode": "Immediate"},
             {"metadata": {"name": "odd"}, "provisioner": "csi.example.com"},
         ]
         return [one for one in found if self.maybe(0.95)]

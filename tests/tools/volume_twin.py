@@ -10,19 +10,12 @@ Object = Mapping[str, Any]
 
 _ZONE, _REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 _BETA_ZONE = "failure-domain.beta.kubernetes.io/zone"
-_BETA = {
-    _BETA_ZONE: _ZONE,
-    "failure-domain.beta.kubernetes.io/region": _REGION,
-}
+_BETA = {_BETA_ZONE: _ZONE, "failure-domain.beta.kubernetes.io/region": _REGION}
 _TOPOLOGY = (*_BETA, _ZONE, _REGION)
 _DISKS = {
     "awsElasticBlockStore": ("kubernetes.io/aws-ebs", "ebs.csi.aws.com", "topology.ebs.csi.aws.com/zone"),
     "gcePersistentDisk": ("kubernetes.io/gce-pd", "pd.csi.storage.gke.io", "topology.gke.io/zone"),
-    "cinder": (
-        "kubernetes.io/cinder",
-        "cinder.csi.openstack.org",
-        "topology.cinder.csi.openstack.org/zone",
-    ),
+    "cinder": ("kubernetes.io/cinder", "cinder.csi.openstack.org", "topology.cinder.csi.openstack.org/zone"),
     "azureDisk": ("kubernetes.io/azure-disk", "disk.csi.azure.com", ""),
     "portworxVolume": ("kubernetes.io/portworx-volume", "pxd.portworx.com", ""),
 }

@@ -10,15 +10,7 @@ from time import perf_counter
 
 import click
 
-from tests.tools.simulation.mutants import (
-    ANNOUNCING,
-    BURSTING,
-    EVICTING,
-    GANGED,
-    MOVING,
-    MUTANTS,
-    PAIRED,
-)
+from tests.tools.simulation.mutants import ANNOUNCING, BURSTING, EVICTING, GANGED, MOVING, MUTANTS, PAIRED
 from tests.tools.simulation.process import Say
 from tests.tools.simulation.schedule import Outcome, run
 

@@ -261,10 +261,7 @@ GANGED: dict[str, Mutant] = {
 @contextmanager
 def _without_budgets() -> Iterator[None]:
     """Nobody counts: neither who plans, nor the server, which would refuse what a plan must not do."""
-    with (
-        mock.patch.object(Budgets, "of", return_value=()),
-        mock.patch.object(server_evicting, "_count"),
-    ):
+    with mock.patch.object(Budgets, "of", return_value=()), mock.patch.object(server_evicting, "_count"):
         yield
 
 

@@ -46,10 +46,7 @@ def fleet(*objects: dict[str, Any], count: int = 1) -> Intake:
 
 
 def plan(
-    found: Intake,
-    *budgets: PodDisruptionBudget,
-    spared: frozenset[str] = frozenset(),
-    ours: Ownership = OURS,
+    found: Intake, *budgets: PodDisruptionBudget, spared: frozenset[str] = frozenset(), ours: Ownership = OURS
 ) -> RoomPlan:
     need = step(found, pod_unit("p"))
     assert isinstance(need, Decide)

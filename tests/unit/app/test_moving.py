@@ -125,8 +125,7 @@ def important(made: Any, _: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
-    [no_label, in_a_gang, no_controller, of_others, ours_by_label, no_template, important],
+    "change", [no_label, in_a_gang, no_controller, of_others, ours_by_label, no_template, important]
 )
 async def test_who_may_be_moved(change: Any):
     """Of two pods, of which either would do, only one is as it has to be."""

@@ -82,8 +82,7 @@ def test_values_are_spelled_like_published_ones(expression: str, keys: list[obje
 
 
 @pytest.mark.parametrize(
-    "expression",
-    ["1.5", "1u", "{'a': 1}", "[[1]]", "quantity('1')", "device", "null", "device.no"],
+    "expression", ["1.5", "1u", "{'a': 1}", "[[1]]", "quantity('1')", "device", "null", "device.no"]
 )
 def test_what_cannot_be_an_attribute_does_not_compile(expression: str):
     with pytest.raises(CelRefused):

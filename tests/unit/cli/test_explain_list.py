@@ -104,8 +104,7 @@ def test_a_pod_is_named_by_its_type():
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    ["big -A", "big -l a=b", "big -o name", "-A -n x", "-w", "--pod", "a/b/c"],
+    "arguments", ["big -A", "big -l a=b", "big -o name", "-A -n x", "-w", "--pod", "a/b/c"]
 )
 def test_what_does_not_go_together_is_wrong_usage(arguments: str):
     result = listed(*arguments.split())

@@ -33,8 +33,7 @@ WORLD = together(CLASS, NODES, gpus("n1"), gpus("n2", 1), OLD, BUDGET)
 GANG = "annotations: {dra-reconciler.io/gang: g, dra-reconciler.io/gang-size: '2'}"
 GATED = "priority: 9, schedulingGates: [{name: dra-reconciler.io/allocation}]"
 MEMBERS = together(
-    template("two", 2),
-    *(pod(name, "c:two", spec=GATED, metadata=GANG) for name in ("m1", "m2")),
+    template("two", 2), *(pod(name, "c:two", spec=GATED, metadata=GANG) for name in ("m1", "m2"))
 )
 
 

@@ -86,14 +86,7 @@ def test_the_table_has_a_line_for_each_physical_device(tmp_path: Path):
     assert result.exit_code == 0
     assert [re.split(r" {2,}", line.strip()) for line in result.stdout.splitlines()] == [
         ["POOL", "COUNTER SET", "HELD", "GROUPS", "CLAIM", "LOCKED OUT"],
-        [
-            "gpu.example.com/n1",
-            "gpu-1-cs",
-            "gpu-1-foo-part",
-            "foo, bar",
-            "default/train-7",
-            "gpu-1-mig1",
-        ],
+        ["gpu.example.com/n1", "gpu-1-cs", "gpu-1-foo-part", "foo, bar", "default/train-7", "gpu-1-mig1"],
         [
             "groups of gpu.example.com are compared pairwise: default for drivers whose devices say "
             "compatibleOnlyWith"

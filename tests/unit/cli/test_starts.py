@@ -64,11 +64,7 @@ def test_what_only_rewrites_manifests_imports_nothing_that_decides(tmp_path: Pat
     """Selectors are compiled, with lark, once there is one."""
     plain = {"apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass", "metadata": {"name": "gpu"}}
     (tmp_path / "m.json").write_text(json.dumps(plain))
-    assert not loaded_by(f"convert -f {tmp_path}", f"migrate -f {tmp_path}") & {
-        "numpy",
-        "lark",
-        "asyncio",
-    }
+    assert not loaded_by(f"convert -f {tmp_path}", f"migrate -f {tmp_path}") & {"numpy", "lark", "asyncio"}
     selecting = {**plain, "spec": {"selectors": [{"cel": {"expression": "device.driver == 'd'"}}]}}
     (tmp_path / "m.json").write_text(json.dumps(selecting))
     assert loaded_by(f"convert -f {tmp_path}") & {"numpy", "lark"} == {"lark"}

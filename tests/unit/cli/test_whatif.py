@@ -115,13 +115,7 @@ def test_json_and_yaml_contain_everything(say, output: str):
     (lost,) = told["lost"]
     assert (lost["claims"], lost["pod"], lost["refused"]) == (["default/old"], None, None)
     assert lost["elsewhere"]["devices"] == [
-        {
-            "claim": "default/old",
-            "request": "r",
-            "driver": "gpu.example.com",
-            "pool": "n2",
-            "device": "gpu-0",
-        }
+        {"claim": "default/old", "request": "r", "driver": "gpu.example.com", "pool": "n2", "device": "gpu-0"}
     ]
     assert told["refused"]["reason"] == "DevicesInUse"
 

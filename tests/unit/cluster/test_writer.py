@@ -121,11 +121,7 @@ async def test_a_claim_that_others_allocated_before_is_marked_as_ours_now():
         ok(claim(version="12", status={"allocation": ALLOCATED})),
     )
     await writer.write(plan_for(before), before)
-    assert sent(transport)[0] == (
-        "PATCH",
-        "",
-        marking("10", [FINALIZER], STAMP),
-    )
+    assert sent(transport)[0] == ("PATCH", "", marking("10", [FINALIZER], STAMP))
     assert transport.requests[1].body[0]["value"] == "11"
 
 
@@ -154,7 +150,7 @@ async def test_an_announced_claim_is_allocated_in_one_request():
                 {"op": "replace", "path": "/metadata/resourceVersion", "value": "10"},
                 {"op": "add", "path": "/status/allocation", "value": allocated},
             ],
-        ),
+        )
     ]
     assert transport.requests[0].content_type == JSON
     assert is_ours(written)

@@ -127,8 +127,4 @@ async def test_an_explanation_that_fails_is_logged_and_the_refusal_passed_on():
         await listening.run(1)
     assert listening.heard == [(WAITS, None)]
     (line,) = lines
-    assert (line["event"], line["log_level"], line["decision_id"]) == (
-        "explanation failed",
-        "error",
-        "d-1",
-    )
+    assert (line["event"], line["log_level"], line["decision_id"]) == ("explanation failed", "error", "d-1")

@@ -234,10 +234,7 @@ async def test_the_deletion_of_our_claims_is_told_with_what_they_held(*, reliste
     else:
         for name in ("theirs", "ours", "held", "others", "held"):
             remove(picture, "ResourceClaim", name)
-    assert told == [
-        Deleted(key("ours"), ()),
-        Deleted(key("held"), (DeviceID(DRIVER, "n", "d0"),)),
-    ]
+    assert told == [Deleted(key("ours"), ()), Deleted(key("held"), (DeviceID(DRIVER, "n", "d0"),))]
 
 
 async def test_an_unreadable_object_is_reported_once_for_each_reason():

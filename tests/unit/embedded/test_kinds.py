@@ -181,10 +181,7 @@ def test_what_needs_a_kubelet_says_that_it_is_not_served(part):
     assert refused(api, "GET", f"{PODS}/p/{part}") == (404, "NotFound")
     ok(api, "POST", PODS, pod())
     code, body = call(api, "GET", f"{PODS}/p/{part}")
-    assert (code, body["message"]) == (
-        501,
-        f"pods/{part} is not served: no pod has real containers here",
-    )
+    assert (code, body["message"]) == (501, f"pods/{part} is not served: no pod has real containers here")
 
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"

@@ -72,12 +72,7 @@ ANSWERS = {
         404,
         "NotFound",
     ),
-    "an object without its namespace": (
-        "GET",
-        "/apis/resource.k8s.io/v1/resourceclaims/c",
-        404,
-        "NotFound",
-    ),
+    "an object without its namespace": ("GET", "/apis/resource.k8s.io/v1/resourceclaims/c", 404, "NotFound"),
     "an empty name": ("GET", f"{CLAIMS}//status", 404, "NotFound"),
     "creating under a name": ("POST", f"{CLAIMS}/c", 405, "MethodNotAllowed"),
     "replacing a collection": ("PUT", CLAIMS, 405, "MethodNotAllowed"),

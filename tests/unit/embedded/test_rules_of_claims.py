@@ -116,10 +116,7 @@ REFUSED = {
         (f"{DA}[0].name", "Invalid"),
         (f"{DA}[0].name", "Invalid"),
     ),
-    "a derived attribute that nothing uses": (
-        derived(X, {**X, "name": "v/y"}),
-        (f"{DA}[1].name", "Invalid"),
-    ),
+    "a derived attribute that nothing uses": (derived(X, {**X, "name": "v/y"}), (f"{DA}[1].name", "Invalid")),
     "a derived attribute that only another request uses": (
         devices(
             [
@@ -298,11 +295,7 @@ def test_statuses_that_are_refused_and_why(status, cause):
 
 @pytest.mark.parametrize(
     "change",
-    [
-        {"allocationTimestamp": "2026-02-02T00:00:00Z"},
-        {"nodeSelector": None},
-        {"devices": {"results": []}},
-    ],
+    [{"allocationTimestamp": "2026-02-02T00:00:00Z"}, {"nodeSelector": None}, {"devices": {"results": []}}],
 )
 def test_an_allocation_does_not_change_to_its_last_field(change):
     """ST-3."""

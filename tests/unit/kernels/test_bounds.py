@@ -107,9 +107,7 @@ def demands(draw: st.DrawFn) -> tuple[list[int], list[list[bool]], list[int]]:
 
 
 @given(demands())
-def test_a_matching_is_the_largest_assignment(
-    world: tuple[list[int], list[list[bool]], list[int]],
-):
+def test_a_matching_is_the_largest_assignment(world: tuple[list[int], list[list[bool]], list[int]]):
     wanted, options, room = world
     found = untouched(
         max_matching,

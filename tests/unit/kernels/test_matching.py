@@ -115,10 +115,7 @@ def possible_by_trying(
     places = np.flatnonzero(among).tolist()
     return any(
         _works(order, chosen, kinds, counters, free)
-        and met(
-            supply,
-            [(kind, at) for k, at in zip(order, chosen, strict=True) for kind in kinds[k].needs],
-        )
+        and met(supply, [(kind, at) for k, at in zip(order, chosen, strict=True) for kind in kinds[k].needs])
         for order in set(permutations(things))
         for chosen in product(places, repeat=len(things))
     )

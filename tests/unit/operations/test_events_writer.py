@@ -97,10 +97,7 @@ async def test_an_event_has_the_fields_that_the_api_wants():
     assert event == {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "metadata": {
-            "namespace": "default",
-            "annotations": {"dra-reconciler.io/decision-id": "q7xkd-1"},
-        },
+        "metadata": {"namespace": "default", "annotations": {"dra-reconciler.io/decision-id": "q7xkd-1"}},
         "eventTime": "2026-01-01T00:00:00.000000Z",
         "reportingController": "dra-reconciler.io/reconciler",
         "reportingInstance": "pod-0",

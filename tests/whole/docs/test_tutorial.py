@@ -80,11 +80,7 @@ def placed(found: Cluster) -> bool:
     return not found.gated("worker-0") and not found.gated("worker-1")
 
 
-THEN = {
-    "docs/tutorial/claims.yaml": held,
-    "docs/tutorial/gang.yaml": claimed,
-    "--wait=false": placed,
-}
+THEN = {"docs/tutorial/claims.yaml": held, "docs/tutorial/gang.yaml": claimed, "--wait=false": placed}
 """Last word of a command -> what happens before somebody types the next one"""
 
 

@@ -31,12 +31,7 @@ def holding(name: str, **more: Any) -> dict[str, Any]:
     [
         pytest.param({}, {}, True, id="both alone"),
         pytest.param({}, {"shareID": ONE}, True, id="a share beside one alone"),
-        pytest.param(
-            {"shareID": OTHER},
-            {"shareID": ONE},
-            False,
-            id="two shares",
-        ),
+        pytest.param({"shareID": OTHER}, {"shareID": ONE}, False, id="two shares"),
         pytest.param({}, {"adminAccess": True}, False, id="administrative access beside one alone"),
     ],
 )

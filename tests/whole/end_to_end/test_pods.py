@@ -9,16 +9,7 @@ from reconciler.api.validation.served_kinds import POD
 from reconciler.control.decisions.allocating import Allocated, Freed, Ungated, Waits
 from reconciler.embedded.controllers import run_controllers
 from tests.tools.running_reconciler import SETTLED, Cluster, reconciling
-from tests.tools.small_fleet import (
-    DRIVER,
-    claim,
-    device_class,
-    devices,
-    held,
-    node,
-    pod,
-    template,
-)
+from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod, template
 
 SLOW: dict[str, Any] = {"backoff_base_seconds": 600.0, "backoff_cap_seconds": 600.0}
 
@@ -143,10 +134,7 @@ async def test_a_claim_is_allocated_before_its_pod_names_it_and_the_gate_waits_f
     cluster.load(pod("p", templates=("t",)))
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": cluster.pod("p")["metadata"]["uid"]}
     made = claim("p-t0-x", managed=False)
-    made["metadata"] |= {
-        "annotations": {POD_CLAIM: "t0"},
-        "ownerReferences": [{**owner, "controller": True}],
-    }
+    made["metadata"] |= {"annotations": {POD_CLAIM: "t0"}, "ownerReferences": [{**owner, "controller": True}]}
     async with reconciling(cluster) as running:
         await running.heard(Waits)
         cluster.load(made)

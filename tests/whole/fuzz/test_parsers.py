@@ -54,9 +54,7 @@ KEYS = st.sampled_from(
 TEXT = st.lists(WORDS, max_size=30).map("".join) | st.text(string.printable, max_size=60)
 ATOMS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5) | KEYS
 JSON = st.recursive(
-    ATOMS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=6),
-    max_leaves=15,
+    ATOMS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=6), max_leaves=15
 )
 
 

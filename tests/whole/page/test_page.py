@@ -256,10 +256,7 @@ async def test_the_number_of_open_pages_is_limited(monkeypatch: pytest.MonkeyPat
             assert "Retry-After" in refused.headers
 
         async def answered() -> bool:
-            async with (
-                aiohttp.ClientSession() as session,
-                session.get(f"{seen.url}/events") as response,
-            ):
+            async with aiohttp.ClientSession() as session, session.get(f"{seen.url}/events") as response:
                 return response.status == 200
 
         await seen.until(answered)

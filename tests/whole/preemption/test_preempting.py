@@ -99,12 +99,7 @@ async def test_a_gang_gets_room_for_all_of_its_pods():
 
 
 @pytest.mark.parametrize(
-    "spec",
-    [
-        {"priorityClassName": "other"},
-        {"preemptionPolicy": "Never"},
-        {"priority": 0},
-    ],
+    "spec", [{"priorityClassName": "other"}, {"preemptionPolicy": "Never"}, {"priority": 0}]
 )
 async def test_others_wait(spec: dict[str, Any]):
     """Another class, a pod that never preempts, and one of equal priority."""

@@ -186,9 +186,7 @@ async def test_templates_of_others_are_left_alone():
 
 
 @pytest.mark.parametrize("labels", [{}, {OURS: "true"}], ids=["another", "a copy of ours"])
-async def test_a_request_that_failed_is_made_again_and_those_of_others_are_left_alone(
-    labels: dict[str, str],
-):
+async def test_a_request_that_failed_is_made_again_and_those_of_others_are_left_alone(labels: dict[str, str]):
     cluster = full()
     other = {
         "apiVersion": "autoscaling.x-k8s.io/v1",

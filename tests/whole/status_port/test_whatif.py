@@ -44,10 +44,7 @@ def fleet(**counts: int) -> Cluster:
 async def post(url: str, body: bytes | str, kind: str = "application/yaml", **headers: str) -> Answer:
     named = {"Content-Type": kind, **headers}
     data = BytesIO(body.encode() if isinstance(body, str) else body)
-    async with (
-        aiohttp.ClientSession() as session,
-        session.post(url, data=data, headers=named) as response,
-    ):
+    async with aiohttp.ClientSession() as session, session.post(url, data=data, headers=named) as response:
         return Answer(response.status, await response.text(), dict(response.headers))
 
 

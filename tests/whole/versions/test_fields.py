@@ -51,7 +51,7 @@ OF_CLAIMS = {
     for model in _models(kind.model)
 }
 ABSENT = {
-    "Workload": {"v1alpha1"},  # its groups of pods were named in 1.35 in a way that is gone
+    "Workload": {"v1alpha1"}  # its groups of pods were named in 1.35 in a way that is gone
 }
 """Kinds and versions that are not read"""
 

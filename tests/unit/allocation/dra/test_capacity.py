@@ -100,10 +100,7 @@ CAPACITY = {
         Reason.CAPACITY_INVALID, local(MEM), (claim("c", request(capacity={"cores": "1", "mem": "-1"})),)
     ),
     "PREP-8 by 1.37 what is used up is wanted, and missing": Case(
-        None,
-        local(MEM, device("B")),
-        (claim("c", request(count=None)),),
-        {"held": [share(mem="4")]},
+        None, local(MEM, device("B")), (claim("c", request(count=None)),), {"held": [share(mem="4")]}
     ),
     "PREP-8 by 1.36 what is used up is left out": Case(
         ["r=B"],

@@ -47,14 +47,10 @@ CONSTRAINTS = {
         ["r=B"], pair(1, 2), (claim("c", request(), constraints=[MATCH]),), taken("A")
     ),
     "any domain: values agree whatever their domains": Case(
-        ["r=A r=B"],
-        local(device("A", {"x.org/m": 1}), device("B", {"y.org/m": 1})),
-        both(match("*/m")),
+        ["r=A r=B"], local(device("A", {"x.org/m": 1}), device("B", {"y.org/m": 1})), both(match("*/m"))
     ),
     "any domain: values that differ do not agree": Case(
-        None,
-        local(device("A", {"x.org/m": 1}), device("B", {"y.org/m": 2})),
-        both(match("*/m")),
+        None, local(device("A", {"x.org/m": 1}), device("B", {"y.org/m": 2})), both(match("*/m"))
     ),
     "CLM-3 of two attributes the one that must match counts": Case(
         X, pair(1, 1), both({**MATCH, "distinctAttribute": "d/m"})
@@ -74,10 +70,7 @@ CONSTRAINTS = {
     ),
     "CON-6 a list is refused beside a scalar": Case(None, pair("a", ["a"]), both(MATCH), NO_LISTS),
     "SEL-6 in use comes before the constraint": Case(
-        None,
-        pair(1, 2),
-        (claim("c", request(count=None), constraints=[MATCH]),),
-        taken("B"),
+        None, pair(1, 2), (claim("c", request(count=None), constraints=[MATCH]),), taken("B")
     ),
 }
 
@@ -110,9 +103,7 @@ DERIVED = {
         X, pair(1, 2), (claim("c", derives("r", "'same'", 2), constraints=[ON_X]),)
     ),
     "CON-12 it is seen by its request alone": Case(
-        None,
-        pair(1, 2),
-        (claim("c", derives("r", M), request("s"), constraints=[ON_X]),),
+        None, pair(1, 2), (claim("c", derives("r", M), request("s"), constraints=[ON_X]),)
     ),
     "CON-12 beside an attribute of the same name": Case(
         ["r=B s=A"],
@@ -198,24 +189,16 @@ DERIVED = {
         (claim("c", derives("r", M), constraints=[match("d/k"), ON_X]),),
     ),
     "CON-13 in mode All": Case(
-        Reason.DERIVED_ATTRIBUTE,
-        pair(1, None),
-        (claim("c", derives("r", M, None), constraints=[ON_X]),),
+        Reason.DERIVED_ATTRIBUTE, pair(1, None), (claim("c", derives("r", M, None), constraints=[ON_X]),)
     ),
     "CON-13 in mode All a device in use fails the request first": Case(
-        None,
-        pair(1, None),
-        (claim("c", derives("r", M, None), constraints=[ON_X]),),
-        taken("B"),
+        None, pair(1, None), (claim("c", derives("r", M, None), constraints=[ON_X]),), taken("B")
     ),
 }
 
 ADMIN = {
     "ADM-1 false is like unset": Case(
-        None,
-        local(device("A")),
-        (claim("c", request(adminAccess=False)),),
-        taken("A"),
+        None, local(device("A")), (claim("c", request(adminAccess=False)),), taken("A")
     ),
     "ADM-5 what an administrator holds is free": Case(
         ["r=A"],

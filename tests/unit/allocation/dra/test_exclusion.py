@@ -5,11 +5,7 @@ from dataclasses import replace
 import pytest
 
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
-from reconciler.api.objects.semantics import (
-    COMPATIBILITY_GROUPS,
-    Semantics,
-    with_group_modes,
-)
+from reconciler.api.objects.semantics import COMPATIBILITY_GROUPS, Semantics, with_group_modes
 from reconciler.state.devices.exclusion_modes import conflicts, modes
 from tests.tools.allocation_world import NEW, World, decide, picks, without
 from tests.tools.builders import (

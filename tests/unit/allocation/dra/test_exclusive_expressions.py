@@ -3,11 +3,7 @@
 import pytest
 
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
-from reconciler.api.objects.semantics import (
-    COMPATIBILITY_GROUPS,
-    Semantics,
-    with_exclusion_scopes,
-)
+from reconciler.api.objects.semantics import COMPATIBILITY_GROUPS, Semantics, with_exclusion_scopes
 from reconciler.state.devices.exclusion_modes import problems
 from tests.tools.allocation_world import NEW, World, decide, without
 from tests.tools.builders import (
@@ -109,10 +105,7 @@ SET_OF_HELD = device("a", {"id": "a"}, draws={"other": {"m": 1}}, compatibleOnly
             [
                 resource_slice(
                     "s",
-                    [
-                        device("x", {"id": "x"}, nodeName="n"),
-                        stating("a", "false") | {"nodeName": "m"},
-                    ],
+                    [device("x", {"id": "x"}, nodeName="n"), stating("a", "false") | {"nodeName": "m"}],
                     perDeviceNodeSelection=True,
                 )
             ],
@@ -178,8 +171,7 @@ DOCUMENTED["spec"]["devices"][1]["attributes"]["physicalDevice"] = {"string": "d
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "together"),
-    [("device-full", "dev-0-soft", False), ("device-full", "dev-1-soft", True)],
+    ("one", "other", "together"), [("device-full", "dev-0-soft", False), ("device-full", "dev-1-soft", True)]
 )
 def test_a_whole_device_without_counters_excludes_the_parts_that_draw_some(
     one: str, other: str, together: bool

@@ -130,9 +130,7 @@ CASES = {
     "SEL-4 a selector fails on a device of another node": Case(
         Reason.CEL_RUNTIME,
         resource_slice(
-            "s",
-            [device("A", nodeName="m"), device("B", {"x": 1}, nodeName="n")],
-            perDeviceNodeSelection=True,
+            "s", [device("A", nodeName="m"), device("B", {"x": 1}, nodeName="n")], perDeviceNodeSelection=True
         ),
         [claim("c", request(selectors=selectors('device.attributes["d"].x == 1')))],
     ),

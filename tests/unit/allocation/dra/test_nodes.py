@@ -232,12 +232,7 @@ class History:
 @pytest.mark.parametrize("place", [{"allNodes": True}, {"nodeName": "a"}], ids=["no node", "one node"])
 def test_a_device_that_is_freed_is_found_again(place: Object):
     """It was counted while it was held."""
-    picture = store(
-        *NODES,
-        device_class(),
-        resource_slice("s", devices("A"), **place),
-        held("h", hold("A")),
-    )
+    picture = store(*NODES, device_class(), resource_slice("s", devices("A"), **place), held("h", hold("A")))
     wanted = World((), [claim("c", request())]).wanted()
     assert isinstance(allocate(wanted, picture.snapshot()), Unsatisfied)
     picture.apply(Removed("ResourceClaim", ObjectKey("default", "h")))

@@ -242,9 +242,7 @@ NETWORK = resource_slice(
             id="the second of three alternatives",
         ),
         pytest.param(
-            world_of(on_both(*GPUS), first_of("r", a=wants(9), b=wants(None))),
-            0,
-            id="an alternative for all",
+            world_of(on_both(*GPUS), first_of("r", a=wants(9), b=wants(None))), 0, id="an alternative for all"
         ),
         pytest.param(world_of(on_both(device("A", **SHARED)), request("r")), 0, id="shared"),
         pytest.param(

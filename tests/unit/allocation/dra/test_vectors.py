@@ -91,9 +91,7 @@ VECTORS = {
         ["r1=A r2/y=B"],
         (
             claim(
-                "c",
-                request("r1"),
-                first_of("r2", x=wants(selectors=only("A")), y=wants(selectors=only("B"))),
+                "c", request("r1"), first_of("r2", x=wants(selectors=only("A")), y=wants(selectors=only("B")))
             ),
         ),
         ABC,
@@ -132,9 +130,7 @@ VECTORS = {
         (*ABC, local("t", driver="e", of=devices("X", "X"))),
     ),
     "T10": Vector(
-        ["r=A"],
-        (claim("c", request()),),
-        (*ABC, local("t", of=devices("X"), generation=2, nodeName="m")),
+        ["r=A"], (claim("c", request()),), (*ABC, local("t", of=devices("X"), generation=2, nodeName="m"))
     ),
     "T11 exact": Vector(
         None,
@@ -179,9 +175,7 @@ VECTORS = {
         None, (claim("c", request("r1"), request("r2"), constraints=[distinct("d/id")]),), SHARED_A
     ),
     "T18 one": Vector(
-        ["r=B"],
-        (claim("c", request()),),
-        (local(of=[*devices("A", taints=[taint("k1")]), *devices("B")]),),
+        ["r=B"], (claim("c", request()),), (local(of=[*devices("A", taints=[taint("k1")]), *devices("B")]),)
     ),
     "T18 all": Vector(
         None,
@@ -227,10 +221,7 @@ VECTORS = {
     ),
     "T34": Vector(None, (claim("c", request(capacity={"mem": "1"})),), ABC),
     "T35": Vector(
-        ["r=C"],
-        (claim("c", request()),),
-        (drawing(A=40, B=20, C=20), GROUP_40),
-        (held("h", hold("B")),),
+        ["r=C"], (claim("c", request()),), (drawing(A=40, B=20, C=20), GROUP_40), (held("h", hold("B")),)
     ),
     "T38": Vector([""], (claim("c"),), ABC),
     "T39": Vector(
@@ -244,9 +235,7 @@ VECTORS = {
         (local("s1", slices=2), local("s2", of=devices("A"), slices=2, nodeName="m")),
     ),
     "CTR full device tried first": Vector(
-        ["r=a r=b"],
-        (claim("c", request(count=2)),),
-        (drawing(full=40, a=20, b=20, c=30), GROUP_40),
+        ["r=a r=b"], (claim("c", request(count=2)),), (drawing(full=40, a=20, b=20, c=30), GROUP_40)
     ),
     "CTR half drawn": Vector(
         ["r=b"],

@@ -31,11 +31,7 @@ def left(request: Request) -> dict[Kind, int]:
 
 
 def test_a_pool_that_gave_out_more_than_it_has_gives_nothing_from_any_of_its_sets():
-    content = [
-        device("A", draws={"g": {"m": 5}}),
-        device("B", draws={"h": {"m": 1}}),
-        device("C"),
-    ]
+    content = [device("A", draws={"g": {"m": 5}}), device("B", draws={"h": {"m": 1}}), device("C")]
     slices = [
         resource_slice("s", content, slices=2, nodeName="n"),
         counter_slice("t", {"g": {"m": 4}, "h": {"m": 4}}, slices=2, nodeName="n"),

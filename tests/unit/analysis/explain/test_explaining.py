@@ -181,8 +181,7 @@ def test_devices_that_a_selector_gives_to_nodes_count_on_each_of_them():
 
 def test_the_alternatives_of_a_request_are_explained_one_by_one():
     world = World(
-        [resource_slice("s", devices("A"), nodeName="n")],
-        [claim("c", first_of("r", a=wants(3), b=wants(2)))],
+        [resource_slice("s", devices("A"), nodeName="n")], [claim("c", first_of("r", a=wants(3), b=wants(2)))]
     )
     explanation = explanation_of(world)
     assert [(r.request, r.wanted) for r in explanation.requests] == [("r/a", 3), ("r/b", 2)]

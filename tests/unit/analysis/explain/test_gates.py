@@ -215,8 +215,7 @@ def test_the_smallest_sets_are_those_that_trying_every_subset_finds(world: World
 def test_many_selectors_count_as_one_gate_so_that_all_subsets_can_be_tried():
     texts = [f'device.driver == "no{n}"' for n in range(20)]
     world = World(
-        [resource_slice("s", devices("A"), nodeName="n")],
-        [claim("c", request(selectors=selectors(*texts)))],
+        [resource_slice("s", devices("A"), nodeName="n")], [claim("c", request(selectors=selectors(*texts)))]
     )
     (explanation,) = explain(world.wanted(), world.snapshot()).requests
     assert explanation.smallest == (("the 20 selectors",),)

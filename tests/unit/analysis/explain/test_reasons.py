@@ -62,13 +62,7 @@ def test_every_reason_that_can_be_told_is_in_the_table():
         settler.NOT_BOUND,
         settler.UNUSABLE,
         *(special_claims.OFF, special_claims.UNSAFE),
-        *(
-            groups.INCOMPLETE,
-            IN_A_GANG,
-            groups.NOT_FOUND,
-            groups.INVALID,
-            groups.DISAGREE,
-        ),
+        *(groups.INCOMPLETE, IN_A_GANG, groups.NOT_FOUND, groups.INVALID, groups.DISAGREE),
         *(gang_refusals.UNPLACED, gang_refusals.NO_TOPOLOGY),
     }
     assert len(set(blocking())) >= 5

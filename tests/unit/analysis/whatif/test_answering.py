@@ -224,11 +224,7 @@ def asking(name: str, cpu: str, *claims: str, **spec: Any) -> Object:
 def test_each_copy_of_a_pod_takes_room_beside_the_pods_that_run():
     world = [device_class(), sized("a", "5"), gpus("a", 9), asking("busy", "1", gates=(), nodeName="a")]
     found = ask(world, claim("c"), asking("p", "2", "c"))
-    assert (found.copies, found.limit, found.refused and found.refused.reason) == (
-        2,
-        Limit.FULL,
-        "NoNode",
-    )
+    assert (found.copies, found.limit, found.refused and found.refused.reason) == (2, Limit.FULL, "NoNode")
     assert found.refused is not None
     assert "0 of 1 nodes suit the pod: 1 Insufficient cpu" in found.refused.message
 

@@ -75,11 +75,7 @@ def test_what_is_there_stays():
 
 
 def test_init_containers_use_the_claims_of_those_that_start_later():
-    inits = [
-        container("large", 4),
-        container("side", 1, restartPolicy="Always"),
-        container("small", 1),
-    ]
+    inits = [container("large", 4), container("side", 1, restartPolicy="Always"), container("small", 1)]
     found = done(pod([container("main", 2)], inits))
     large, side, small = found.spec["initContainers"]
     assert devices(found.spec) == {
@@ -102,8 +98,7 @@ def test_resources_that_stand_for_nothing_stay_and_are_named():
 
 
 @pytest.mark.parametrize(
-    "share",
-    ["gpumem", "gpucores", "gpumem-percentage", "gpu.shared", "priority", "vcore", "millicores"],
+    "share", ["gpumem", "gpucores", "gpumem-percentage", "gpu.shared", "priority", "vcore", "millicores"]
 )
 def test_a_share_of_a_device_does_not_become_a_whole_one(share: str):
     """Wherever in the pod it is asked for; none of it is no share."""

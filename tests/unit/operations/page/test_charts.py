@@ -48,9 +48,7 @@ def gpus(node: str, count: int, **fields: Any) -> list[builders.Object]:
     sets["links"] = {"lanes": 4 * count}
     content = [
         device(
-            f"gpu-{at}-{name}",
-            {"profile": name},
-            draws={f"gpu-{at}": drawn, "links": {"lanes": len(drawn)}},
+            f"gpu-{at}-{name}", {"profile": name}, draws={f"gpu-{at}": drawn, "links": {"lanes": len(drawn)}}
         )
         for at in range(count)
         for name, drawn in {

@@ -52,10 +52,7 @@ TRAILING = '{\n  "rdma": {"vfSelector": {},}\n}'
         ("[" * 100_000, "nested too deeply"),
         ('{"rdma": {"selector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}}}', "rdma.selector."),
         ('{"rdma": {"selector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}}', "In needs values"),
-        (
-            '{"rdma": {\n  "allocateStrategy": 1}}',
-            "rdma.allocateStrategy: must be a string",
-        ),
+        ('{"rdma": {\n  "allocateStrategy": 1}}', "rdma.allocateStrategy: must be a string"),
         (
             '{"gpu" : {"a": ["}", {}]}, "rdma": {"selector": {"matchExpressions": [ {"key": "a"} ]}}}',
             "rdma.selector.matchExpressions.0.operator: is missing",

@@ -74,19 +74,13 @@ def test_the_annotation_is_compact_and_in_a_fixed_order():
 def test_what_is_unset_is_left_out():
     allocation = {"rdma": (Grant(0, {KOORD_RDMA: 1}, (VirtualFunction(minor=0, busID="a"),)),)}
     (entry,) = json.loads(annotation(allocation, machine(nic(0) | {"id": ""})))["rdma"]
-    assert entry == {
-        "minor": 0,
-        "resources": {KOORD_RDMA: "1"},
-        "extension": {"vfs": [{"busID": "a"}]},
-    }
+    assert entry == {"minor": 0, "resources": {KOORD_RDMA: "1"}, "extension": {"vfs": [{"busID": "a"}]}}
 
 
 def test_what_was_written_reads_back_as_it_was():
     on = machine(gpu(0, (0, "0")), nic(0, (0, "0"), vfs=1))
     wants = pod(
-        {"gpu": 50, "rdma": 1},
-        joint={"deviceTypes": ["gpu", "rdma"]},
-        hint={"rdma": {"vfSelector": {}}},
+        {"gpu": 50, "rdma": 1}, joint={"deviceTypes": ["gpu", "rdma"]}, hint={"rdma": {"vfSelector": {}}}
     )
     found = decide(wants, on)
     assert not isinstance(found, Failure)

@@ -13,10 +13,7 @@ from tests.tools.koordinator_builders import given as given_devices
 
 VFS = st.lists(st.sampled_from("xy").map(lambda bus: VirtualFunction(minor=0, busID=bus)), max_size=2)
 GRANTS = st.builds(
-    Grant,
-    st.integers(0, 2),
-    st.dictionaries(st.sampled_from("ab"), st.integers(0, 5)),
-    VFS.map(tuple),
+    Grant, st.integers(0, 2), st.dictionaries(st.sampled_from("ab"), st.integers(0, 5)), VFS.map(tuple)
 )
 ALLOCATIONS = st.dictionaries(st.sampled_from(["gpu", "rdma"]), st.lists(GRANTS, max_size=3).map(tuple))
 STEPS = st.lists(st.tuples(st.integers(0, 3), st.none() | ALLOCATIONS))

@@ -47,9 +47,7 @@ AMOUNTS = st.dictionaries(
 )
 RESOURCES = st.fixed_dictionaries({}, optional={"requests": AMOUNTS, "limits": AMOUNTS})
 CONTAINERS = st.lists(
-    st.fixed_dictionaries(
-        {"resources": RESOURCES, "restartPolicy": st.sampled_from([None, "Always"])},
-    ),
+    st.fixed_dictionaries({"resources": RESOURCES, "restartPolicy": st.sampled_from([None, "Always"])}),
     max_size=2,
 )
 NOTES = {

@@ -317,9 +317,7 @@ OWN = {"d/p/B": "own"}
     [
         pytest.param(None, OWN, id="no selector: nothing, as documented"),
         pytest.param(
-            {},
-            {"d/p/A": "t", "d/p/B": "own t", "d/q/A": "t", "e/p/A": "t"},
-            id="empty: everything",
+            {}, {"d/p/A": "t", "d/p/B": "own t", "d/q/A": "t", "e/p/A": "t"}, id="empty: everything"
         ),
         pytest.param({"driver": "d"}, {"d/p/A": "t", "d/p/B": "own t", "d/q/A": "t"}, id="a driver"),
         pytest.param({"pool": "p"}, {"d/p/A": "t", "d/p/B": "own t", "e/p/A": "t"}, id="pools of one name"),

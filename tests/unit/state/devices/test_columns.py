@@ -20,16 +20,7 @@ from reconciler.state.devices.encoding.tables import DeviceColumns, Table, join,
 from reconciler.state.devices.encoding.vocabulary import UNKNOWN, Interner, Name
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.store import Store
-from tests.tools.builders import (
-    DRA,
-    Object,
-    counter_slice,
-    device,
-    node,
-    resource_slice,
-    snapshot,
-    typed,
-)
+from tests.tools.builders import DRA, Object, counter_slice, device, node, resource_slice, snapshot, typed
 from tests.tools.store_picture import picture
 
 HEADERS = [

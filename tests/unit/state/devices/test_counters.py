@@ -94,11 +94,7 @@ def test_amounts_that_can_be_added_exactly_are_held_exactly(total: str, draws: l
 AMOUNTS = st.sampled_from(["0", "1n", "3m", "1", "7", "1Gi", "0.5Gi", "100u"])
 
 
-@given(
-    total=AMOUNTS,
-    draws=st.lists(AMOUNTS, min_size=1, max_size=4),
-    taken=st.sets(st.integers(0, 3)),
-)
+@given(total=AMOUNTS, draws=st.lists(AMOUNTS, min_size=1, max_size=4), taken=st.sets(st.integers(0, 3)))
 def test_what_is_left_is_the_plain_difference(total: str, draws: list[str], taken: set[int]):
     """A device fits if its draw is no more than that and nothing is over-committed."""
     taken &= set(range(len(draws)))

@@ -172,11 +172,7 @@ CASES = [
         [resource_slice("s", A, **ON_N, **TWO), resource_slice("t", B, **ON_N, **TWO, **SECOND)],
         "p incomplete",
     ),
-    Case(
-        "POOL-7: incomplete elsewhere is nothing here",
-        [resource_slice("s", A, **ON_M, **TWO)],
-        "",
-    ),
+    Case("POOL-7: incomplete elsewhere is nothing here", [resource_slice("s", A, **ON_M, **TWO)], ""),
     # POOL-7 of 1.36, POOL-10: counters
     Case(
         "POOL-7: half a pool of counters on another node is nothing here",
@@ -264,10 +260,7 @@ CASES = [
     # POOL-8, POOL-11, POOL-12, POOL-13: unusable pools stay in view
     Case(
         "T8, POOL-8: an incomplete pool gives nothing and stays in view",
-        [
-            resource_slice("s", A, **ON_N),
-            resource_slice("t", B, driver="e", pool="q", **ON_N, **TWO),
-        ],
+        [resource_slice("s", A, **ON_N), resource_slice("t", B, driver="e", pool="q", **ON_N, **TWO)],
         "p usable A; q incomplete",
     ),
     Case(
@@ -381,8 +374,7 @@ def test_an_invalid_selector_is_an_error_if_it_is_needed(slices: list[Object]):
         pytest.param([resource_slice("s", A, nodeName="m", **UNREADABLE)], id="the slice has a name"),
         pytest.param([resource_slice("s", A, allNodes=True, **UNREADABLE)], id="the slice is for all nodes"),
         pytest.param(
-            [resource_slice("s", [device("A", nodeName="m", **UNREADABLE)], **EACH)],
-            id="the device has one",
+            [resource_slice("s", [device("A", nodeName="m", **UNREADABLE)], **EACH)], id="the device has one"
         ),
         pytest.param([resource_slice("s", [device("A", **UNREADABLE)], **ON_N)], id="it is not asked"),
     ],

@@ -47,10 +47,7 @@ fields = st.fixed_dictionaries(
     }
 )
 terms = st.fixed_dictionaries(
-    {
-        "matchExpressions": st.lists(expressions, max_size=2),
-        "matchFields": st.lists(fields, max_size=1),
-    }
+    {"matchExpressions": st.lists(expressions, max_size=2), "matchFields": st.lists(fields, max_size=1)}
 )
 selectors = st.builds(
     lambda found: NodeSelector.model_validate({"nodeSelectorTerms": found}), st.lists(terms, max_size=2)

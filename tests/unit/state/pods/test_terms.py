@@ -117,10 +117,7 @@ def container(**rest: Any) -> dict[str, Any]:
 def test_ports_of_a_pod():
     """FIT-7: sidecars count, other init containers do not."""
     found = ports_of(
-        pod(
-            containers=[container(hostPort=80), container()],
-            initContainers=[container(hostPort=82)],
-        )
+        pod(containers=[container(hostPort=80), container()], initContainers=[container(hostPort=82)])
     )
     assert sorted(str(port) for port in found) == ["80/TCP"]
     sidecar = {**container(hostPort=81), "restartPolicy": "Always"}
