@@ -24,6 +24,9 @@ from tests.tools.virtual_time import VirtualLoop
 # parsers on import: two seconds of every process.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 
+# What is imported and collected stays; see `pytest_collection_finish`.
+gc.disable()
+
 # libyaml reads the same, ten times as fast.
 yaml.SafeLoader = yaml.CSafeLoader  # type: ignore[misc, assignment]
 
@@ -49,9 +52,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was imported stays: to look at it again for circular garbage is a tenth of the work."""
-    gc.collect()
+    """What was imported stays: to look at it for circular garbage is a tenth of the work."""
     gc.freeze()
+    gc.enable()
     gc.set_threshold(50_000, 20, 100)
 
 

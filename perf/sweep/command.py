@@ -155,7 +155,7 @@ def _sum_up(played: Sequence[tuple[Task, Result]], out: Path, suffix: str) -> No
     if suffix == "none":
         return
     try:
-        from perf.sweep.summary import draw  # noqa: PLC0415 - of an extra, and slow to import
+        from perf.sweep.plots import draw  # noqa: PLC0415 - of an extra, and slow to import
     except ImportError:
         print("no plots: install the extra `perf`", file=sys.stderr)
         return
