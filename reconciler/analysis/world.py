@@ -389,6 +389,9 @@ def priority_of(wanted: Wanted) -> int:
     return min(priorities, default=0)
 
 
-def never_preempts(wanted: Wanted) -> Pod | None:
-    """A pod that wants nobody to leave for it; None if all agree that others leave. Source: MAKE-5."""
-    return next((pod for pod in wanted.pods if pod.spec.preemption_policy == "Never"), None)
+def never_preempts(wanted: Wanted) -> str:
+    """Who wants nobody to leave for it, for people; empty if all agree that others leave. Source: MAKE-5."""
+    never = [pod.key for pod in wanted.pods if pod.spec.preemption_policy == "Never"]
+    if isinstance(wanted, WantedGang) and len(never) == len(wanted.pods):
+        return wanted.name
+    return f"pod {never[0]}" if never else ""

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.allocation.placement.order import queue_key
 from reconciler.allocation.policies.selection import Policies
@@ -33,6 +34,8 @@ from reconciler.control.units import Kind, Unit, gang_unit
 
 FITS = "Allocatable"
 """Instead of a reason: pending, though it fits now"""
+GONE = "NotPending"
+"""Instead of a reason, once something that was listed has its devices or is deleted"""
 WATCH_SECONDS = 2.0
 """Between two looks at a cluster that is watched, at least"""
 
@@ -154,11 +157,14 @@ async def of_cluster(connection: Connection, rules: Semantics, policies: Policie
 async def watch(
     connection: Connection, rules: Semantics, policies: Policies, show: Callable[[list[Line]], None]
 ) -> None:
-    """Show the lines that are new or changed, until interrupted. Raises ReconcilerError or OSError."""
+    """Show the lines that are new or changed, or pending no more, until interrupted.
+
+    Raises ReconcilerError or OSError.
+    """
     from reconciler.cluster.discovery import discover  # noqa: PLC0415 - only for this
 
     intake, changed = intake_of((), rules), asyncio.Event()
-    before: dict[tuple[ObjectKey | None, tuple[ObjectKey, ...]], Line] = {}
+    before: dict[object, Line] = {}
 
     def take(change: Change) -> None:
         intake.take(change)
@@ -170,8 +176,17 @@ async def watch(
         async with following(client, served, kinds, take):
             while True:
                 changed.clear()
-                now = {(line.pod, line.claims): line for line in _waiting(intake, policies)}
-                show([line for key, line in now.items() if before.get(key) != line])
+                now: dict[object, Line] = {
+                    line.pod or line.claims: line for line in _waiting(intake, policies)
+                }
+                left = {claim for line in now.values() for claim in line.claims}
+                gone = [
+                    line for key, line in before.items() if key not in now and left.isdisjoint(line.claims)
+                ]
+                show(
+                    [line for key, line in now.items() if before.get(key) != line]
+                    + [replace(line, reason=GONE, message="pending no more", missing="") for line in gone]
+                )
                 before = now
                 await asyncio.sleep(WATCH_SECONDS)
                 await changed.wait()

@@ -135,8 +135,8 @@ def make_room(
             if not isinstance(then, NoFit):
                 return replace(asked, places=then, optimal=True)
             occupants = Occupants(world, gone=leaving)
-        if (pod := never_preempts(wanted)) is not None:
-            why = f"{now.message}; and preemptionPolicy of pod {pod.key} is Never"
+        if never := never_preempts(wanted):
+            why = f"{now.message}; and preemptionPolicy of {never} is Never"
             return replace(asked, refusal=NoFit(NEVER, why), optimal=True)
         own, fixed = {pod.key for pod in wanted.pods}, _claims_that_stay(wanted, world)
 

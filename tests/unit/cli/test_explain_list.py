@@ -15,6 +15,7 @@ from reconciler.cli.connection import Connection
 from reconciler.cli.explain_list import Line
 from reconciler.cli.options import Clock
 from reconciler.embedded import ApiServer, serve
+from tests.tools.driving import ok
 from tests.tools.patience import PATIENCE
 from tests.tools.short_manifests import CLASS, claim, gpus, node, pod, together
 
@@ -189,5 +190,7 @@ async def test_what_changes_is_shown_while_it_is_watched(monkeypatch: pytest.Mon
                 [yaml.safe_load(claim("late").replace("{name: late, ", "{name: late, namespace: default, "))]
             )
             assert await shown.get() == ["late Allocatable"]
+            ok(api, "DELETE", "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/late")
+            assert await shown.get() == ["late NotPending"]
         watching.cancel()
         await asyncio.wait([watching])

@@ -97,6 +97,8 @@ def test_a_gang_by_its_name_or_by_one_of_its_pods(say):
     by_name = say("make-room", "g", "--gang", more=MEMBERS)
     assert "no room can be made: gang default/g: NoRoomToMake" in by_name.stdout
     assert say("make-room", "m2", "--pod", more=MEMBERS).stdout == by_name.stdout
+    never = MEMBERS.replace(GATED, f"preemptionPolicy: Never, {GATED}")
+    assert "preemptionPolicy of gang default/g is Never" in say("make-room", "g", "--gang", more=never).stdout
     equal = say("make-room", "g", "--gang", "--priority", "0", more=MEMBERS)
     assert "there is no pod of lower priority" in equal.stdout
     assert "there is no pod of lower priority" not in by_name.stdout
