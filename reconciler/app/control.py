@@ -38,12 +38,13 @@ from reconciler.control.held_room import HeldRoomKeeper, HeldRoomTakeover, KeptC
 from reconciler.control.intake import Intake
 from reconciler.control.loop import Failures, Reconciler
 from reconciler.control.ownership import Ownership
+from reconciler.control.pausing import Pause, Switch
 from reconciler.control.planner import Planner
 from reconciler.control.settler import HandOver, Settler
 from reconciler.control.shadow import Shadow
 from reconciler.control.special_claims import HandOverTerms
 from reconciler.control.units import Unit
-from reconciler.control.waiting import Pause, Pending, Switch
+from reconciler.control.waiting import Pending
 from reconciler.operations.journal.entries import RECORDED_SETTINGS, Header
 from reconciler.operations.journal.hard_questions import HardQuestions
 from reconciler.operations.journal.recording import Recorder

@@ -37,9 +37,8 @@ from reconciler.cli.rule_options import (
     release_and_rules_options,
     steps_option,
 )
-from reconciler.control.offline import Answer, PodReport, Report, decide
+from reconciler.control.offline import Answer, PodReport, Report, decide, made_by_scheduler
 from reconciler.errors import counted
-from reconciler.library.explaining import made_by_scheduler
 
 
 @click.command()

@@ -1,8 +1,7 @@
 """`dra-reconciler explain`: why a claim is pending, from manifests or from a cluster."""
 
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator
 from typing import Any, TextIO
 
 import click
@@ -26,13 +25,10 @@ from reconciler.cli.contexts import (
     report_unreached,
 )
 from reconciler.cli.exits import Exit, NoAnswer, errors_as, exit_unless
-from reconciler.cli.explain_cluster import ask_cluster
-from reconciler.cli.explain_list import FITS, Line, Selection, of_cluster, of_manifests, print_lines, watch
-from reconciler.cli.input import read_files, read_manifests, report_refused, report_warnings
+from reconciler.cli.input import read_manifests, report_refused, report_warnings
 from reconciler.cli.names import completing
 from reconciler.cli.options import (
     CLAIM_TYPES,
-    FOR_PEOPLE,
     POD_TYPES,
     Clock,
     contexts_option,
@@ -44,10 +40,11 @@ from reconciler.cli.options import (
 )
 from reconciler.cli.output import Console, echo_value, plain, print_line, remark, track_progress, wrapped
 from reconciler.cli.rule_options import koordinator_semantics_option, policy_options
-from reconciler.control.offline import decide
 from reconciler.errors import counted
 from reconciler.library.explaining import Situation, in_manifests
 
+FITS = "Allocatable"
+"""Instead of a reason: pending, though it fits now"""
 BAR = 24
 WORDS_INDENT = 10
 """Of words below their bar: as far as the number reaches"""
@@ -210,9 +207,13 @@ def explain(
             raise click.UsageError("--contexts and --pod need a NAME, and -w needs a cluster.")
         if everywhere and namespace is not None:
             raise click.UsageError("Name a namespace with -n, or all with -A, not both.")
+        from reconciler.cli.explain_list import Selection, list_pending  # noqa: PLC0415 - what decides live
+
         inside = None if everywhere else namespace_of(namespace, connection, in_cluster=not files)
         selection = Selection(inside, selector or "", reason)
-        _list(files, connection, selection, rules, options, policies, output, clock, steps, watched=watched)
+        list_pending(
+            files, connection, selection, rules, options, policies, output, clock, steps, watched=watched
+        )
         return
     if everywhere or selector or reason or watched:
         raise click.UsageError("-A, -l, --reason and -w are for lists, without a name.")
@@ -222,6 +223,7 @@ def explain(
     of_pod = kind == "pod"
     quiet = output != "table"
     if contexts:
+        from reconciler.cli.explain_cluster import ask_cluster  # noqa: PLC0415 - what decides live
 
         async def ask(one: Connection) -> tuple[ObjectKey, Situation]:
             own = ObjectKey(before or namespace_of(namespace, one, in_cluster=True), name)
@@ -248,6 +250,8 @@ def explain(
                 on_question=progress.step,
             )
         else:
+            from reconciler.cli.explain_cluster import ask_cluster  # noqa: PLC0415 - what decides live
+
             progress.stage("reading the cluster")
             situation = from_cluster(
                 ask_cluster(key, rules, options, connection, of_pod=of_pod, policies=policies)
@@ -263,46 +267,6 @@ def explain(
     explanations = _explained(situation, steps=steps, quiet=quiet)
     _print(explanations, output)
     exit_unless(any(one.allocatable for one in explanations))
-
-
-def _list(
-    files: tuple[str, ...],
-    connection: Connection,
-    selection: Selection,
-    rules: Semantics,
-    options: Mapping[str, str],
-    policies: Policies,
-    output: str,
-    clock: Clock,
-    steps: int,
-    *,
-    watched: bool,
-) -> None:
-    """List what is pending, and exit with `Exit.NO` if anything is."""
-    console = Console(sys.stdout)
-
-    def show(lines: list[Line]) -> None:
-        if chosen := selection.of(lines):
-            print_lines(chosen, output, console, clock.now())
-
-    if watched:
-        with suppress(KeyboardInterrupt):
-            from_cluster(watch(connection, rules, policies, show))
-        return
-    with track_progress(quiet=output not in FOR_PEOPLE) as progress:
-        if files:
-            bundle = read_files(files, progress)
-            progress.stage("allocating claims")
-            report = decide(
-                bundle, rules, steps=steps, policies=policies, options=options, on_question=progress.step
-            )
-            lines = of_manifests(bundle, rules, report)
-        else:
-            progress.stage("reading the cluster")
-            lines = from_cluster(of_cluster(connection, rules, policies))
-    chosen = selection.of(lines)
-    print_lines(chosen, output, console, clock.now(), nothing=f"nothing is pending{selection.words}")
-    exit_unless(not chosen)
 
 
 def _explained(situation: Situation, *, steps: int, quiet: bool) -> list[Explanation]:

@@ -25,13 +25,13 @@ from reconciler.cli.world import intake_of, planners
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve, UngateAll
 from reconciler.control.handler import Blocked, Decide, Nothing
 from reconciler.control.intake import Intake
+from reconciler.control.offline import made_by_scheduler
 from reconciler.control.ownership import MANAGED
 from reconciler.control.units import Kind, Unit, gang_unit
 from reconciler.errors import Malformed, Rejected
 from reconciler.library.explaining import (
     AllocationQuestion,
     Situation,
-    made_by_scheduler,
     nothing,
     settled,
     with_refusal,

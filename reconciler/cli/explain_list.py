@@ -1,7 +1,9 @@
 """`explain` without a name: a line for each pending pod or claim, and why, of manifests or a cluster."""
 
 import asyncio
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -20,20 +22,30 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Unsatisfied
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.validation.fields import age
-from reconciler.cli.cluster import KINDS, connected, following, list_objects, split_held_room
+from reconciler.cli.cluster import KINDS, connected, following, from_cluster, list_objects, split_held_room
 from reconciler.cli.connection import Connection
+from reconciler.cli.exits import exit_unless
+from reconciler.cli.explain import FITS
 from reconciler.cli.explain_cluster import answer_now, gang_now
-from reconciler.cli.output import Console, Table, echo_value, object_name, print_line, print_table
+from reconciler.cli.input import read_files
+from reconciler.cli.options import FOR_PEOPLE, Clock
+from reconciler.cli.output import (
+    Console,
+    Table,
+    echo_value,
+    object_name,
+    print_line,
+    print_table,
+    track_progress,
+)
 from reconciler.cli.world import intake_of, planners
 from reconciler.control.gangs.planner import GangPlanner
 from reconciler.control.handler import Blocked, Decide
 from reconciler.control.intake import Intake
-from reconciler.control.offline import Report
+from reconciler.control.offline import Report, decide
 from reconciler.control.planner import Planner
 from reconciler.control.units import Kind, Unit, gang_unit
 
-FITS = "Allocatable"
-"""Instead of a reason: pending, though it fits now"""
 GONE = "NotPending"
 """Instead of a reason, once something that was listed has its devices or is deleted"""
 WATCH_SECONDS = 2.0
@@ -243,6 +255,46 @@ def _why_gang(gang: GangKey, gangs: GangPlanner, intake: Intake) -> tuple[str, s
         case None:
             return None
     return FITS, f"gang {gang} can be placed, or is being written", ""
+
+
+def list_pending(
+    files: tuple[str, ...],
+    connection: Connection,
+    selection: Selection,
+    rules: Semantics,
+    options: Mapping[str, str],
+    policies: Policies,
+    output: str,
+    clock: Clock,
+    steps: int,
+    *,
+    watched: bool,
+) -> None:
+    """List what is pending, and exit with `Exit.NO` if anything is."""
+    console = Console(sys.stdout)
+
+    def show(lines: list[Line]) -> None:
+        if chosen := selection.of(lines):
+            print_lines(chosen, output, console, clock.now())
+
+    if watched:
+        with suppress(KeyboardInterrupt):
+            from_cluster(watch(connection, rules, policies, show))
+        return
+    with track_progress(quiet=output not in FOR_PEOPLE) as progress:
+        if files:
+            bundle = read_files(files, progress)
+            progress.stage("allocating claims")
+            report = decide(
+                bundle, rules, steps=steps, policies=policies, options=options, on_question=progress.step
+            )
+            lines = of_manifests(bundle, rules, report)
+        else:
+            progress.stage("reading the cluster")
+            lines = from_cluster(of_cluster(connection, rules, policies))
+    chosen = selection.of(lines)
+    print_lines(chosen, output, console, clock.now(), nothing=f"nothing is pending{selection.words}")
+    exit_unless(not chosen)
 
 
 def print_lines(

@@ -44,7 +44,6 @@ from reconciler.cli.output import Console, echo_value, print_table, remark, rema
 from reconciler.cli.rule_options import rules_options
 from reconciler.cli.top_tables import ORDERS, NamespaceView, UsageView
 from reconciler.cli.top_view import NO_DEVICES, StoreView, TopOptions, check_names
-from reconciler.cluster.discovery import discover
 from reconciler.state.devices.readiness import readiness
 from reconciler.state.store import Store
 from reconciler.state.trial import store_of
@@ -314,6 +313,8 @@ async def follow_usage(
 
     Raises ReconcilerError or OSError if the first connection fails; later failures are retried.
     """
+    from reconciler.cluster.discovery import discover  # noqa: PLC0415 - slow, and only for clusters
+
     store = Store(rules)
     async with connected(connection, announced=False) as client:
         served = await discover(client, also=KINDS)

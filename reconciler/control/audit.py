@@ -1,15 +1,9 @@
-"""Checks of what is held, by any allocator: double allocation, exclusion, allocations that others cleared.
-
-The API does not tell the second writer of a device. So which claim loses it is determined afterwards from
-both, and every replica finds the same one: a reserved claim stays, otherwise the older one. Source: CO-7.
-"""
+"""Checks of what is held, by any allocator: double allocation, exclusion, allocations that others cleared."""
 
 import asyncio
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from weakref import ref
-
-from msgspec import Struct
 
 from reconciler.allocation.placement.placing import Placement
 from reconciler.api.objects.claims import ResourceClaim, is_ours
@@ -29,64 +23,15 @@ from reconciler.control.decisions.allocating import (
     Uncharged,
 )
 from reconciler.control.decisions.declaration import Report
+from reconciler.control.ownership import is_raced
 from reconciler.control.units import Roster
 from reconciler.errors import Rejected
 from reconciler.state.devices.exclusion_modes import conflicts, group_modes, held_of, problems
 from reconciler.state.devices.fleet import Fleet
-from reconciler.state.devices.ledger import Holder
 from reconciler.state.devices.remaining import Overcommitments
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.pods.placed import pinned_to
 from reconciler.state.store import Store
-
-
-class LostDevice(Struct, frozen=True):
-    """A device that a claim must release, since another claim holds it by better right."""
-
-    device: DeviceID
-    winner: ObjectKey
-
-    def __str__(self) -> str:
-        return f"claim {self.winner} holds {self.device} by better right"
-
-
-def is_raced(device: DeviceID, store: Store) -> bool:
-    """Whether several claims hold a device, and at least one of them needs it alone."""
-    state = store.state(device)
-    return len(state.holders) > 1 and bool(state.alone)
-
-
-def written_by_us(claim: ResourceClaim) -> bool:
-    """Whether we wrote the allocation of a claim, in this run or an earlier one."""
-    return is_ours(claim)
-
-
-def lost_device(claim: ResourceClaim, store: Store) -> LostDevice | None:
-    """The device that a claim lost, if any (CO-7). Only allocations of ours that are not in use can lose."""
-    if claim.status.reserved_for or not written_by_us(claim):
-        return None
-    own = Holder(claim.metadata.uid, claim.key)
-    for result in claim.allocation.devices.results if claim.allocation else ():
-        if result.admin_access or not is_raced(result.id, store):
-            continue
-        state = store.state(result.id)
-        for other in state.holders:
-            rival = store.claims.get(other.claim)
-            if (
-                other != own
-                and (own in state.alone or other in state.alone)
-                and rival is not None
-                and rival.allocation is not None  # an assumed plan is not on the server yet
-                and (rival.status.reserved_for or _age(rival) < _age(claim))
-            ):
-                return LostDevice(result.id, rival.key)
-    return None
-
-
-def _age(claim: ResourceClaim) -> tuple[str, str]:
-    """Smaller is older. Without a timestamp it counts as oldest; the uid breaks ties."""
-    stamp = claim.allocation.allocation_timestamp if claim.allocation is not None else None
-    return stamp or "", claim.metadata.uid
 
 
 class ExclusionAudit:
@@ -135,8 +80,8 @@ class ReclaimedByScheduler:
         self._uids: dict[ObjectKey, str] = {}
         self._withdrawing = withdrawing
 
-    def __contains__(self, claim: ResourceClaim) -> bool:
-        if self._uids.get(claim.key) != claim.metadata.uid:
+    def __contains__(self, claim: object) -> bool:
+        if not isinstance(claim, ResourceClaim) or self._uids.get(claim.key) != claim.metadata.uid:
             return False
         if claim.allocation is not None or self._pod(claim.key) is None:
             del self._uids[claim.key]
@@ -149,7 +94,7 @@ class ReclaimedByScheduler:
         if not isinstance(thing, ResourceClaim) or thing.allocation is not None or uid in self._withdrawing:
             return
         held = before.allocation if before is not None and before.metadata.uid == uid else None
-        if before is None or held is None or not written_by_us(before):
+        if before is None or held is None or not is_ours(before):
             return
         devices = tuple(result.id for result in held.devices.results)
         pod = self._pod(thing.key)

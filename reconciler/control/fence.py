@@ -15,12 +15,11 @@ from functools import partial
 
 import structlog
 
-from reconciler.api.objects.claims import ALLOCATED_AT, FINALIZER, ResourceClaim
+from reconciler.api.objects.claims import ALLOCATED_AT, FINALIZER, ResourceClaim, is_ours
 from reconciler.api.objects.core import is_live
 from reconciler.api.objects.gangs import SEAT
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.writer import Writer
-from reconciler.control.audit import written_by_us
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.control.settler import HandOver
@@ -102,7 +101,7 @@ class Fence:
 
     def _is_seat(self, claim: ResourceClaim) -> bool:
         """Whether a predecessor may be giving back a claim of a gang."""
-        if SEAT not in claim.metadata.annotations or claim.status.reserved_for or not written_by_us(claim):
+        if SEAT not in claim.metadata.annotations or claim.status.reserved_for or not is_ours(claim):
             return False
         users = (self._intake.store.pods.get(key) for key in self._intake.roster.users(claim.key))
         return any(pod is not None and pod.gated for pod in users)

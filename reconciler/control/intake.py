@@ -32,9 +32,10 @@ from reconciler.control.dispatching import Dispatcher
 from reconciler.control.early_names import EarlyNames
 from reconciler.control.inputs import Assumed, Forgotten, PodAssumed, PodForgotten, PodReleased
 from reconciler.control.ownership import Ownership
+from reconciler.control.pausing import Pause
 from reconciler.control.special_claims import HandOverTerms
 from reconciler.control.units import Unit
-from reconciler.control.waiting import Pause, WatchLag
+from reconciler.control.waiting import WatchLag
 from reconciler.ha.shard import within_shard
 from reconciler.state.delta import SUPPLY, Delta
 from reconciler.state.devices.naming import Naming

@@ -25,7 +25,7 @@ from reconciler.api.objects.plan import Granted, Plan, Reason, Unsatisfied
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice, ResourceSliceSpec
 from reconciler.api.plugins import PLUGINS
-from reconciler.control.dispatching import Charges
+from reconciler.control.charges import Charges
 from reconciler.control.handler import Blocked, Decide
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import DELETING, NOT_FOUND, NOT_MADE, Planner
@@ -413,3 +413,11 @@ def _allocated(raw: Mapping[str, Any], plan: Plan, stamp: str) -> dict[str, Any]
         metadata["annotations"] = {**(metadata.get("annotations") or {}), **dict(plan.annotations)}
     written = {**plan.allocation.to_json(), "allocationTimestamp": stamp}
     return {**raw, "metadata": metadata, "status": {**(raw.get("status") or {}), "allocation": written}}
+
+
+def made_by_scheduler(claim: ObjectKey) -> str:
+    """A note on a special claim: nobody else can make it."""
+    return (
+        f"claim {claim} does not exist yet: kube-scheduler makes it for the extended resources of the pod, "
+        "once `run` has chosen the node and removed the gate"
+    )

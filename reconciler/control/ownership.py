@@ -1,4 +1,8 @@
-"""Which claims this controller decides, and which devices it may allocate."""
+"""Which claims this controller decides, which devices it may allocate, and which claim loses a device.
+
+The API does not tell the second writer of a device. So which claim loses it is determined afterwards from
+both, and every replica finds the same one: a reserved claim stays, otherwise the older one. Source: CO-7.
+"""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -14,10 +18,14 @@ from reconciler.api.objects.claims import (
     DeviceSelector,
     DeviceSubRequest,
     ResourceClaim,
+    is_ours,
 )
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GangSource, gang_of
+from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.ha.shard import OURS, WHOLE, Membership, Shard, membership
+from reconciler.state.devices.ledger import Holder
+from reconciler.state.store import Store
 
 Request = TypeVar("Request", bound=DeviceSubRequest)
 
@@ -157,3 +165,47 @@ def is_made_for_another(claim: ResourceClaim, pod: Pod) -> bool:
         return False
     made = {name for entry, name in pod.claim_names().items() if entry in by_template}
     return claim.key.name in made and not is_made_for_group(claim, pod)
+
+
+class LostDevice(Struct, frozen=True):
+    """A device that a claim must release, since another claim holds it by better right."""
+
+    device: DeviceID
+    winner: ObjectKey
+
+    def __str__(self) -> str:
+        return f"claim {self.winner} holds {self.device} by better right"
+
+
+def is_raced(device: DeviceID, store: Store) -> bool:
+    """Whether several claims hold a device, and at least one of them needs it alone."""
+    state = store.state(device)
+    return len(state.holders) > 1 and bool(state.alone)
+
+
+def lost_device(claim: ResourceClaim, store: Store) -> LostDevice | None:
+    """The device that a claim lost, if any (CO-7). Only allocations of ours that are not in use can lose."""
+    if claim.status.reserved_for or not is_ours(claim):
+        return None
+    own = Holder(claim.metadata.uid, claim.key)
+    for result in claim.allocation.devices.results if claim.allocation else ():
+        if result.admin_access or not is_raced(result.id, store):
+            continue
+        state = store.state(result.id)
+        for other in state.holders:
+            rival = store.claims.get(other.claim)
+            if (
+                other != own
+                and (own in state.alone or other in state.alone)
+                and rival is not None
+                and rival.allocation is not None  # an assumed plan is not on the server yet
+                and (rival.status.reserved_for or _age(rival) < _age(claim))
+            ):
+                return LostDevice(result.id, rival.key)
+    return None
+
+
+def _age(claim: ResourceClaim) -> tuple[str, str]:
+    """Smaller is older. Without a timestamp it counts as oldest; the uid breaks ties."""
+    stamp = claim.allocation.allocation_timestamp if claim.allocation is not None else None
+    return stamp or "", claim.metadata.uid

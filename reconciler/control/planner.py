@@ -1,8 +1,7 @@
 """Determines from the present state what a unit needs next. Decides nothing about devices."""
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Container, Sequence, Set
 from dataclasses import replace
-from typing import Protocol
 
 from msgspec import Struct, structs
 
@@ -12,14 +11,13 @@ from reconciler.allocation.placement.placing import Placement, refusal_reason
 from reconciler.allocation.placement.together import Together
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.migrate.special_claims import with_special_claim
-from reconciler.api.objects.claims import FINALIZER, ResourceClaim
+from reconciler.api.objects.claims import FINALIZER, ResourceClaim, is_ours
 from reconciler.api.objects.core import Pod, claims_of, is_live
 from reconciler.api.objects.gangs import gang_of, unmade_claims
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted
-from reconciler.control.audit import lost_device, written_by_us
 from reconciler.control.handler import Blocked, Decide, Free, Nothing, Step, Ungate
-from reconciler.control.ownership import Ownership, is_made_for_another
+from reconciler.control.ownership import Ownership, is_made_for_another, lost_device
 from reconciler.control.special_claims import REMEDY, UNSAFE, still_suits, unserved, wanted_claim
 from reconciler.control.units import Kind, Roster, Unit
 from reconciler.errors import Rejected
@@ -68,13 +66,6 @@ def _is_alike(one: Decide, other: Decide) -> bool:
     )
 
 
-class Claims(Protocol):
-    """Says of each claim whether it is one of some."""
-
-    def __contains__(self, claim: ResourceClaim, /) -> bool:
-        """Whether this is one of them."""
-
-
 class Planner:
     """Reads the state. Changes nothing."""
 
@@ -84,7 +75,7 @@ class Planner:
         roster: Roster,
         placement: Placement,
         ours: Ownership,
-        reclaimed: Claims,
+        reclaimed: Container[ResourceClaim],
         policies: Callable[[], Policies] = lambda: PLAIN,
     ) -> None:
         """`reclaimed` are claims that kube-scheduler decides, as `ReclaimedByScheduler` knows them.
@@ -134,7 +125,7 @@ class Planner:
 
     def _held(self, claim: ResourceClaim) -> Step:
         """Free an allocation of ours that lost a race, or that nobody else would free (RCC-3)."""
-        if claim.status.reserved_for or not written_by_us(claim):
+        if claim.status.reserved_for or not is_ours(claim):
             return Nothing()
         if (found := lost_device(claim, self._store)) is not None:
             return Free(claim, str(found), found.winner)

@@ -9,13 +9,12 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from reconciler.allocation.placement.other_pods import Release
 from reconciler.allocation.placement.placing import Placement
-from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.claims import ResourceClaim, is_ours
 from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan
 from reconciler.cluster.pod_writer import PodWriter
 from reconciler.cluster.writer import Writer
-from reconciler.control.audit import written_by_us
 from reconciler.control.decisions.allocating import Freed
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.handler import Blocked, Free, Ungate
@@ -195,7 +194,7 @@ class Releasing:
         keys = claims_of(pod)
         held = [self._store.claims[key] for key in keys]
         # kube-scheduler clears no claim that others have reserved.
-        ours = [claim for claim in held if written_by_us(claim) and not claim.status.reserved_for]
+        ours = [claim for claim in held if is_ours(claim) and not claim.status.reserved_for]
         if not ours:
             return Ungate(pod)
         try:

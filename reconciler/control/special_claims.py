@@ -9,7 +9,7 @@ Source: EXT-1 to EXT-6.
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from math import inf
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
@@ -18,21 +18,22 @@ from reconciler.allocation.dra.request_options import read_claims
 from reconciler.allocation.dra.selector_masks import evaluate_selectors
 from reconciler.allocation.dra.static_match import match_in_fleet
 from reconciler.api.migrate.special_claims import served_by_classes, typed_special_claim
-from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.claims import ResourceClaim, is_ours
 from reconciler.api.objects.core import Pod, is_live
 from reconciler.api.objects.gangs import gang_of, release_on
 from reconciler.api.objects.meta import ObjectKey, PoolID
 from reconciler.api.objects.pinning import Operation, pinned
 from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.semantics import EXTENDED_RESOURCES
-from reconciler.control.audit import written_by_us
-from reconciler.control.nominating import Nominating
 from reconciler.control.units import Roster
 from reconciler.state.delta import Delta
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.nodes.room import demand
 from reconciler.state.nominations import HeldPlace, Nomination, devices_of, of_special
 from reconciler.state.store import Store
+
+if TYPE_CHECKING:  # offline, nothing is held, and nothing waits
+    from reconciler.control.nominating import Nominating
 
 OFF, UNSAFE = "ExtendedResourcesOff", "ExtendedResourcesUnsafe"
 """The reasons if kube-scheduler makes no claim, and if it may take devices that others give away."""
@@ -113,7 +114,7 @@ class SpecialClaims:
     """Holds nodes for special claims, and knows when a gate may be removed. Nothing here awaits."""
 
     def __init__(
-        self, store: Store, roster: Roster, nominating: Nominating, terms: HandOverTerms | None
+        self, store: Store, roster: Roster, nominating: "Nominating", terms: HandOverTerms | None
     ) -> None:
         """Without `terms` nothing is held: whoever replays decisions is told."""
         self._store = store
@@ -140,7 +141,7 @@ class SpecialClaims:
             return
         for key in delta.allocated:
             claim = self._store.claims.get(key)
-            if claim is not None and claim.allocation is not None and written_by_us(claim):
+            if claim is not None and claim.allocation is not None and is_ours(claim):
                 for result in claim.allocation.devices.results:
                     self._note_write(result.id.pool_id, self._terms.clock())
         using = (pod for claim in delta.claims for pod in self._roster.users(claim))

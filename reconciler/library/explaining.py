@@ -19,7 +19,7 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.similar_names import similar_key
 from reconciler.api.plugins import holding, serving
 from reconciler.control.handler import Blocked
-from reconciler.control.offline import Question, decide
+from reconciler.control.offline import Question, decide, made_by_scheduler
 from reconciler.state.devices.snapshot import Snapshot
 
 
@@ -66,14 +66,6 @@ def without_questions(
     if allocation is not None:
         return Situation(message=f"allocated: {_devices(allocation)}", allocated=True)
     return Situation(message="not pending: the claim is being deleted, or its pods have finished")
-
-
-def made_by_scheduler(claim: ObjectKey) -> str:
-    """A note on a special claim: nobody else can make it."""
-    return (
-        f"claim {claim} does not exist yet: kube-scheduler makes it for the extended resources of the pod, "
-        "once `run` has chosen the node and removed the gate"
-    )
 
 
 def _of_pod(pod: Pod, claims: Mapping[ObjectKey, ResourceClaim]) -> str:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from reconciler.allocation.gangs.kinds import AskedGroup, GangQuestion, Member
 from reconciler.allocation.placement.order import queue_key
-from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.claims import ResourceClaim, is_ours
 from reconciler.api.objects.core import Pod, claims_of, is_live
 from reconciler.api.objects.gangs import (
     SEAT,
@@ -27,7 +27,6 @@ from reconciler.api.objects.gangs import (
 )
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.selectors import NodeSelector
-from reconciler.control.audit import written_by_us
 from reconciler.control.handler import Blocked, Nothing
 from reconciler.control.intake import Intake
 from reconciler.control.planner import Planner
@@ -224,7 +223,7 @@ class GangPlanner:
 
     def _is_seat(self, claim: ResourceClaim, gang: GangKey) -> bool:
         """Whether a claim holds devices that we allocated for a gang."""
-        if claim.allocation is None or not written_by_us(claim):
+        if claim.allocation is None or not is_ours(claim):
             return False
         return any(seat_mark(claim, one) is not None for one in self._groups.pod_groups(gang))
 

@@ -11,14 +11,14 @@ from enum import IntEnum
 import structlog
 
 from reconciler.api.objects.changes import Changed, Notice, Refused, Removed, Replaced
+from reconciler.api.objects.claims import is_ours
 from reconciler.api.objects.core import PodDisruptionBudget
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.pod_writer import EvictionRequests, Evictions
-from reconciler.control.audit import written_by_us
 from reconciler.control.decisions.declaration import Decision, Report
 from reconciler.control.ownership import Ownership
+from reconciler.control.pausing import Pause
 from reconciler.control.relocation.ground import Victim
-from reconciler.control.waiting import Pause
 from reconciler.errors import Gone, Paused, Protected, ReconcilerError, Retry, Undecided
 from reconciler.ha.shard import Side
 from reconciler.state.store import Store
@@ -55,7 +55,7 @@ def allocated_by_us(claims: Iterable[ObjectKey], store: Store, ours: Ownership) 
     return bool(held) and all(
         ours.side(claim, lambda: classes).side is Side.OURS
         and ours.trespass(claim, claim.allocation) is None
-        and written_by_us(claim)  # another shard may have written it: the mark is the same
+        and is_ours(claim)  # another shard may have written it: the mark is the same
         for claim in held
     )
 

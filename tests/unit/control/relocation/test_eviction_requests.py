@@ -13,9 +13,9 @@ from reconciler.cluster.pod_writer import EvictionRequests, Evictions
 from reconciler.cluster.transport import PauseReasons
 from reconciler.control.decisions.declaration import Decision
 from reconciler.control.decisions.every import Evicted
+from reconciler.control.pausing import Pause
 from reconciler.control.relocation.evictor import AGAIN, Evictor, Rates
 from reconciler.control.relocation.ground import Victim
-from reconciler.control.waiting import Pause
 from reconciler.embedded import ApiServer
 from reconciler.errors import Gone, Retry
 from reconciler.state.nominations import of_pod

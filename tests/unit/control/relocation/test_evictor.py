@@ -22,6 +22,7 @@ from reconciler.control.decisions.every import Evicted
 from reconciler.control.gangs.planner import GangPlanner
 from reconciler.control.handler import Decide
 from reconciler.control.ownership import Ownership
+from reconciler.control.pausing import Pause
 from reconciler.control.planner import Planner
 from reconciler.control.relocation.evictor import (
     AGAIN,
@@ -39,7 +40,7 @@ from reconciler.control.relocation.ground import Victim
 from reconciler.control.relocation.preemptor import PAUSE, Preemptor
 from reconciler.control.relocation.relocator import Candidates, Means, RoomPlan, Terms
 from reconciler.control.units import Unit
-from reconciler.control.waiting import Pause, Pending
+from reconciler.control.waiting import Pending
 from reconciler.errors import Conflict, Gone, Protected, ReconcilerError, Rejected, Retry, Undecided
 from reconciler.state.nominations import HeldPlace, of_pod
 from tests.tools.small_fleet import DRIVER, claim, device_class, held, pod
