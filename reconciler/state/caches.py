@@ -1,5 +1,5 @@
-"""Small tools of the state: derived values that are freed with what they depend on, objects that are made
-when they are asked for, and copies of what may change.
+"""Small tools of the state: derived values that are freed with what they depend on, values that were used
+lately, objects that are made when they are asked for, and copies of what may change.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -135,3 +135,50 @@ def _is_deep(value: Any) -> bool:
 
 def _first(values: Iterable[Any]) -> Any:
     return next(iter(values), None)
+
+
+K = TypeVar("K")
+
+
+class Recent(Forkable, Generic[K, V]):
+    """Values by key. Holds at least the `size` keys used last, and at most twice as many."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._young: dict[K, V] = {}
+        self._old: dict[K, V] = {}
+
+    def get(self, key: K) -> V | None:
+        """The cached value; None if it was never put or is dropped."""
+        found = self._young.get(key)
+        if found is None and (found := self._old.get(key)) is not None:
+            self.put(key, found)
+        return found
+
+    def put(self, key: K, value: V) -> V:
+        """Cache and return a value."""
+        if len(self._young) >= self._size and key not in self._young:
+            self._old, self._young = self._young, {}
+        self._young[key] = value
+        return value
+
+    def of(self, key: K, make: Callable[[], V]) -> V:
+        """The cached value, made if there is none."""
+        found = self.get(key)
+        return self.put(key, make()) if found is None else found
+
+    def clear(self) -> None:
+        """Drop all."""
+        self._young, self._old = {}, {}
+
+
+class OfObjects(Generic[K, V]):
+    """Values by the identity of an object, not by equality. Nothing is hashed."""
+
+    def __init__(self, size: int) -> None:
+        # An entry keeps its object alive, so no other object can have the same id.
+        self._of: Recent[int, tuple[K, V]] = Recent(size)
+
+    def of(self, key: K, make: Callable[[], V]) -> V:
+        """The cached value of this object, made if there is none. The object must not change any more."""
+        return self._of.of(id(key), lambda: (key, make()))[1]

@@ -23,8 +23,7 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import DeviceID, PoolID
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from reconciler.errors import Malformed
-from reconciler.state.caches import Cache
-from reconciler.state.devices.encoding.vocabulary import OfObjects
+from reconciler.state.caches import Cache, OfObjects
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.snapshot import Snapshot
 
@@ -100,8 +99,7 @@ _LAYOUTS: Cache[Fleet, OfObjects[Table, TableLayout]] = Cache(lambda _: OfObject
 
 def lay_out(table: Table, fleet: Fleet, subject: str) -> TableLayout:
     """The layout of a table over a fleet. Raises Malformed if the table names too many devices."""
-    of_fleet = _LAYOUTS.of(fleet)
-    return of_fleet.get(table) or of_fleet.put(table, _lay_out(table, fleet, subject))
+    return _LAYOUTS.of(fleet).of(table, lambda: _lay_out(table, fleet, subject))
 
 
 def _lay_out(table: Table, fleet: Fleet, subject: str) -> TableLayout:

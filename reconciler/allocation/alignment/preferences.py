@@ -20,7 +20,7 @@ from reconciler.api.objects.model import ON_USE, Bool, Model, Str, Tuple
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.validating import read_as
 from reconciler.errors import Malformed
-from reconciler.state.devices.encoding.vocabulary import OfObjects
+from reconciler.state.caches import OfObjects
 
 VERSION = "dra-reconciler.io/v1alpha1"
 JOINT = "dra-reconciler.io/joint-allocation"
@@ -204,10 +204,7 @@ _READ: OfObjects[DeviceClass, tuple[ClassAlignment | Table, ...]] = OfObjects(25
 
 def _configs(known: DeviceClass) -> tuple[ClassAlignment | Table, ...]:
     """Our configurations of a class. Read once for each object."""
-    if not _addressed(known):
-        return ()
-    read = _READ.get(known)
-    return read if read is not None else _READ.put(known, _read_class(known))
+    return _READ.of(known, lambda: _read_class(known)) if _addressed(known) else ()
 
 
 def _read_class(known: DeviceClass) -> tuple[ClassAlignment | Table, ...]:

@@ -3,7 +3,6 @@
 A count may be too high, but never too low: what depends on a single node is not subtracted.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.candidates import capacity_fits
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption
 from reconciler.allocation.dra.static_match import StaticMatch, match_in_fleet
-from reconciler.state.caches import Cache
+from reconciler.state.caches import Cache, Recent
 from reconciler.state.devices.encoding.vocabulary import Name
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.occupancy import Trail
@@ -73,8 +72,8 @@ class CountLog:
         return np.array(self._nodes[nodes:], dtype=np.intp), self._selected[selected:]
 
 
-KEPT = 512
-"""Counts of at most so many request options are cached for one fleet."""
+KEPT = 256
+"""Counts of so many request options are cached for one fleet, at least."""
 
 
 FEW = 16
@@ -208,7 +207,7 @@ def value_count(name: Name, fleet: Fleet) -> int:
     return int(codes.max()) + 1 if len(codes) else 0
 
 
-_AVAILABLE: Cache[Fleet, OrderedDict[RequestKey, Available]] = Cache(lambda _: OrderedDict())
+_AVAILABLE: Cache[Fleet, Recent[RequestKey, Available]] = Cache(lambda _: Recent(KEPT))
 """The counts follow the allocations of one snapshot, so a fork has its own."""
 
 
@@ -217,10 +216,7 @@ def available(option: RequestOption, snapshot: Snapshot) -> Available:
     of_fleet = _AVAILABLE.of(snapshot.fleet)
     found = of_fleet.get(option.key)
     if found is None or not found.reaches(snapshot):
-        found = of_fleet[option.key] = _count(option, snapshot)
-        if len(of_fleet) > KEPT:
-            of_fleet.popitem(last=False)
-    of_fleet.move_to_end(option.key)
+        found = of_fleet.put(option.key, _count(option, snapshot))
     found.follow(snapshot)
     return found
 

@@ -2,7 +2,6 @@
 fast path.
 """
 
-from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -24,7 +23,7 @@ from reconciler.allocation.dra.result import PlainPlans, has_special_fields
 from reconciler.allocation.dra.selector_masks import is_overspent, is_quick
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.plan import Plan
-from reconciler.state.caches import Cache, share
+from reconciler.state.caches import Cache, Recent, share
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.snapshot import Snapshot, Topology, View
 
@@ -330,8 +329,8 @@ def _apply(change: Selected, counts: Amounts, topology: Topology) -> Rows:
     return places.astype(np.intp)
 
 
-KEPT = 256
-"""Specs that are cached for one topology."""
+KEPT = 128
+"""Specs that are cached for one topology, at least."""
 
 
 class ClaimShape(Struct):
@@ -387,7 +386,7 @@ class _ClaimShapes(Struct):
     """Shapes by the JSON of the specs. Valid for one state of the classes."""
 
     classes: Mapping[str, DeviceClass] | None = None
-    by_spec: OrderedDict[tuple[bytes | None, ...], ClaimShape] = field(default_factory=OrderedDict)
+    by_spec: Recent[tuple[bytes | None, ...], ClaimShape] = field(default_factory=lambda: Recent(KEPT))
 
 
 _SHAPES: Cache[Topology, _ClaimShapes] = Cache(lambda _: _ClaimShapes())
@@ -402,14 +401,7 @@ def claim_shape(claims: Sequence[ResourceClaim], snapshot: Snapshot) -> ClaimSha
     specs = (claims[0].spec.key,) if len(claims) == 1 else tuple([claim.spec.key for claim in claims])
     if None in specs:
         return _read(claims, snapshot)
-    shape = shapes.by_spec.get(specs)
-    if shape is None:
-        shape = shapes.by_spec[specs] = _read(claims, snapshot)
-        if len(shapes.by_spec) > KEPT:
-            shapes.by_spec.popitem(last=False)
-    else:
-        shapes.by_spec.move_to_end(specs)
-    return shape
+    return shapes.by_spec.of(specs, lambda: _read(claims, snapshot))
 
 
 def selectors_are_quick(claims: Sequence[ResourceClaim], snapshot: Snapshot) -> bool:

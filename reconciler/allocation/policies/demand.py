@@ -15,7 +15,7 @@ from reconciler.allocation.dra.selector_masks import QUICK, are_slow, is_overspe
 from reconciler.api.objects.claims import ResourceClaim, ResourceClaimSpec
 from reconciler.api.objects.meta import ObjectMeta
 from reconciler.errors import Malformed
-from reconciler.state.caches import Cache
+from reconciler.state.caches import Cache, Recent
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.snapshot import Snapshot
 
@@ -23,8 +23,8 @@ MAX_SHAPES = 256
 """Shapes of one demand: each costs a pass over the fleet whenever the demand or the fleet changes"""
 MAX_LENGTH = 2**18
 """Characters of a demand as JSON: a ConfigMap holds four times as much"""
-KEPT = 4
-"""Demands that are known to be ready on one fleet"""
+KEPT = 2
+"""Demands that are known to be ready on one fleet, at least"""
 MOST = 10**9
 """The largest weight, value or CPU of a shape"""
 
@@ -68,7 +68,7 @@ class Shape(Struct, frozen=True):
             return ()
 
 
-_READY: Cache[Fleet, dict[str, object]] = Cache(lambda _: {}, on_fork=dict.copy)
+_READY: Cache[Fleet, Recent[str, object]] = Cache(lambda _: Recent(KEPT), on_fork=Recent.fork)
 """Digest of a demand -> the classes with which it was ready"""
 
 
@@ -89,9 +89,7 @@ class Demand(Struct, frozen=True, dict=True):
             fleet = snapshot.fleet
             if sum(steps_to_run(shape.parsed(snapshot), fleet) for shape in self.shapes) > QUICK:
                 return False
-            known[self.digest] = snapshot.classes
-            if len(known) > KEPT:
-                del known[next(iter(known))]
+            known.put(self.digest, snapshot.classes)
         return True
 
     def without_slow(self, snapshot: Snapshot) -> "Demand":

@@ -6,7 +6,6 @@
 3. Replay random sequences of the demand on each, as it is and as it would be, and prefer the least loss.
 """
 
-from collections import OrderedDict
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +24,7 @@ from reconciler.allocation.policies.fragmentation import (
     scores_of,
 )
 from reconciler.allocation.policies.policy import LAST, PolicyQuestion
-from reconciler.state.caches import Cache
+from reconciler.state.caches import Cache, Recent
 from reconciler.state.devices.snapshot import Topology
 
 CANDIDATES = 8
@@ -83,7 +82,7 @@ class Fills:
         return found
 
 
-_FILLS: Cache[Topology, OrderedDict[tuple[str, int], Fills]] = Cache(lambda _: OrderedDict())
+_FILLS: Cache[Topology, Recent[tuple[str, int], Fills]] = Cache(lambda _: Recent(KEPT))
 
 
 @dataclass(frozen=True)
@@ -130,12 +129,10 @@ class ExpectedFill(Fgd):
         return int(tried[losses.argmin()])
 
     def _fills(self, scores: Scores, question: PolicyQuestion) -> Fills:
-        known, key = _FILLS.of(question.snapshot.topology), (self.demand.digest, self.seed)
-        if key not in known:
-            known[key] = Fills(scores.compiled.shapes, scores.nodes.rows.shape[1], self.seed)
-            if len(known) > KEPT:
-                known.popitem(last=False)
-        return known[key]
+        return _FILLS.of(question.snapshot.topology).of(
+            (self.demand.digest, self.seed),
+            lambda: Fills(scores.compiled.shapes, scores.nodes.rows.shape[1], self.seed),
+        )
 
 
 def _first_of_each_state(scores: Scores, ordered: Rows) -> Rows:

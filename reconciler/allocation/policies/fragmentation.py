@@ -4,7 +4,6 @@ Whole and shared devices only: claims of partitions are ordered by `least-loss`,
 several requests, the one that takes most decides.
 """
 
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -34,7 +33,7 @@ from reconciler.allocation.policies.policy import (
     PolicyQuestion,
     SetJudge,
 )
-from reconciler.state.caches import Cache
+from reconciler.state.caches import Cache, Recent
 from reconciler.state.devices.snapshot import Snapshot, Topology, View
 
 Column = TypeVar("Column", bound=np.ndarray[Any, Any])
@@ -127,10 +126,10 @@ class NodeStates:
             )
 
 
-KEPT = 4
-"""Demands whose tables are cached for one topology: the one in use, and those that it replaced"""
-NEEDS = 1024
-"""Needs whose points are remembered"""
+KEPT = 2
+"""Demands whose tables are cached for one topology, at least: the one in use, and those that it replaced"""
+NEEDS = 512
+"""Needs whose points are remembered, at least"""
 
 
 class Points(Struct, eq=False):
@@ -152,7 +151,7 @@ class Scores:
         self.compiled: CompiledDemand = compile_for(demand, snapshot)
         self.nodes = NodeStates(self.compiled.model, snapshot)
         self._tables = compile_demand(self.compiled.typical())
-        self._points: OrderedDict[Need, Points] = OrderedDict()
+        self._points: Recent[Need, Points] = Recent(NEEDS)
         self._states = self.nodes.states
 
     def follow(self, snapshot: Snapshot, pod: PodRoom | None) -> None:
@@ -183,19 +182,15 @@ class Scores:
 
     def _of(self, need: Need) -> Points:
         size = len(self.nodes.states.cores)
-        known = self._points.get(need)
-        if known is None:
-            known = Points(np.full(size, UNJUDGED, dtype=np.int64), np.full(size, -1, dtype=np.int32))
-            self._points[need] = known
-            if len(self._points) > NEEDS:
-                self._points.popitem(last=False)
+        known = self._points.of(
+            need, lambda: Points(np.full(size, UNJUDGED), np.full(size, -1, dtype=np.int32))
+        )
         while len(known.score) < size:
             known.score, known.device = doubled(known.score, UNJUDGED), doubled(known.device, -1)
-        self._points.move_to_end(need)
         return known
 
 
-_SCORES: Cache[Topology, OrderedDict[str, Scores]] = Cache(lambda _: OrderedDict())
+_SCORES: Cache[Topology, Recent[str, Scores]] = Cache(lambda _: Recent(KEPT))
 """The states follow one snapshot, so a fork has its own."""
 
 
@@ -249,12 +244,7 @@ def need_in(question: PolicyQuestion) -> Need | None:
 def scores_of(demand: Demand, question: PolicyQuestion) -> Scores:
     """The scores at a snapshot."""
     snapshot = question.snapshot
-    known = _SCORES.of(snapshot.topology)
-    found = known.get(demand.digest)
-    if found is None:
-        found = known[demand.digest] = Scores(demand, snapshot)
-        if len(known) > KEPT:
-            known.popitem(last=False)
+    found = _SCORES.of(snapshot.topology).of(demand.digest, lambda: Scores(demand, snapshot))
     found.follow(snapshot, question.pod)
     return found
 

@@ -7,7 +7,6 @@ not count, since frequent small shapes would close the places of rare large ones
 device counts by its size.
 """
 
-from collections import OrderedDict
 from collections.abc import Sequence
 
 import numpy as np
@@ -40,9 +39,8 @@ from reconciler.allocation.policies.policy import (
     in_order,
     node_keys,
 )
-from reconciler.state.caches import Cache, share
+from reconciler.state.caches import Cache, Recent, share
 from reconciler.state.devices.fleet import Fleet
-from reconciler.state.devices.occupancy import Trail
 from reconciler.state.devices.snapshot import Snapshot, Topology, View
 
 PRICE = 4
@@ -51,8 +49,8 @@ MOST = 60 * WHOLE
 """More pressure counts as so much, times `PRICE`, so that keys stay below `LAST`"""
 PARTS = 10
 """Binary digits of a price after the point"""
-KEPT_PRESSURES = 4
-"""Demands whose pressure is cached for one topology: the one in use, and those that it replaced"""
+KEPT_PRESSURES = 2
+"""Demands whose pressure is cached for one topology, at least: the one in use, and those that it replaced"""
 
 
 def guarded_keys(keys: Amounts, demand: Demand, snapshot: Snapshot) -> Amounts:
@@ -65,7 +63,9 @@ def guarded_keys(keys: Amounts, demand: Demand, snapshot: Snapshot) -> Amounts:
     return np.where(keys < FARTHEST, found, LAST)
 
 
-_PRESSING: Cache[Topology, OrderedDict[str, tuple[object, Amounts | None]]] = Cache(lambda _: OrderedDict())
+_PRESSING: Cache[Topology, Recent[str, tuple[object, Amounts | None]]] = Cache(
+    lambda _: Recent(KEPT_PRESSURES)
+)
 
 
 def _pressing(demand: Demand, snapshot: Snapshot) -> Amounts | None:
@@ -74,13 +74,11 @@ def _pressing(demand: Demand, snapshot: Snapshot) -> Amounts | None:
     Cached by topology and classes.
     """
     known = _PRESSING.of(snapshot.topology)
-    classes, found = known.get(demand.digest, (None, None))
+    classes, found = known.get(demand.digest) or (None, None)
     if classes is not snapshot.classes:
         price = (WHOLE + np.minimum(PRICE * pressure(demand, snapshot), MOST) << PARTS) // WHOLE
         found = price if len(price) and (price != price[0]).any() else None
-        known[demand.digest] = snapshot.classes, found
-        if len(known) > KEPT_PRESSURES:
-            known.popitem(last=False)
+        known.put(demand.digest, (snapshot.classes, found))
     return found
 
 
@@ -183,57 +181,40 @@ class NodeLosses:
         return found
 
 
-class GroupLosses:
-    """Losses of one demand for one request. Valid for one fleet; follows the allocations.
+class Groups(Struct, frozen=True, eq=False):
+    """G requests of a demand for several devices, and what a request takes of these devices."""
 
-    A device of a group counts for a part of the weight already. These are the differences to what is really
-    lost: a group less, or none.
-    """
+    options: Sequence[RequestOption]
+    count: Amounts
+    """(G, 1) devices that each asks for"""
+    weight: Amounts
+    """(G, 1)"""
+    taken: Amounts
+    """(G, N + 1) how many of them the request takes, by the fleet's code of the node"""
 
-    def __init__(self, wanted: Sequence[Wanted], option: RequestOption, snapshot: Snapshot) -> None:
-        """`wanted` are the requests of the demand.
-
-        Those of one device lose nothing more, and neither do those that use none of the devices of `option`.
-        """
-        taken = max(option.source.wanted, 1)
-        lost = [
-            (one, taken * meets)
+    @classmethod
+    def meeting(cls, wanted: Sequence[Wanted], option: RequestOption, snapshot: Snapshot) -> "Groups":
+        """Those that use devices of a request."""
+        found = [
+            (one, max(option.source.wanted, 1) * meets)
             for one in wanted
             if one.count > 1 and (meets := _meets(one.option, option, snapshot)).any()
         ]
-        self._groups = [one for one, _ in lost]
-        self._count: Amounts = np.array([[one.count] for one in self._groups], dtype=np.int64)
-        self._weight: Amounts = np.array([[one.weight] for one in self._groups], dtype=np.int64)
-        self._lost: Amounts = np.array([each for _, each in lost], dtype=np.int64)
-        self._trail: Trail = snapshot.occupancy.trail
-        self._serial = snapshot.occupancy.serial
-        count = len(snapshot.fleet.vocabulary.nodes.values) + 1
-        self.of_node: Amounts = np.zeros(count, dtype=np.int64)
-        """(N + 1,) by the fleet's code of the node; weight x `COUNTS`"""
-        self.none = not self._groups
-        """Whether nothing is lost anywhere"""
-        self._evaluate(np.arange(count), snapshot)
+        return cls(
+            [one.option for one, _ in found],
+            np.array([[one.count] for one, _ in found], dtype=np.int64),
+            np.array([[one.weight] for one, _ in found], dtype=np.int64),
+            np.array([taken for _, taken in found], dtype=np.int64),
+        )
 
-    def reaches(self, snapshot: Snapshot) -> bool:
-        """Whether `follow` can update the losses to a snapshot."""
-        return self._trail is snapshot.occupancy.trail and self._serial <= snapshot.occupancy.serial
-
-    def follow(self, snapshot: Snapshot) -> None:
-        """Update the losses to a snapshot. The cost depends on the nodes that changed in between."""
-        serial = snapshot.occupancy.serial
-        if serial != self._serial and self._groups:
-            nodes = snapshot.fleet.codes["node"][self._trail.between(self._serial, serial)]
-            self._evaluate(np.array(sorted(set(nodes[nodes >= 0].tolist())), dtype=np.intp), snapshot)
-        self._serial = serial
-
-    def _evaluate(self, nodes: Rows, snapshot: Snapshot) -> None:
-        if not self._groups or not len(nodes):
-            return
-        before = np.array([available(one.option, snapshot).per_node[nodes] for one in self._groups])
-        lost = self._lost[:, nodes]
-        left = np.maximum(before - lost, 0)
-        whole = self._weight * COUNTS * (before // self._count - left // self._count)
-        self.of_node[nodes] = (whole - self._weight * (COUNTS // self._count) * lost).sum(axis=0)
+    def losses(self, snapshot: Snapshot) -> Amounts:
+        """(N + 1,) weight x `COUNTS`. A device of a group counts for a part of the weight already. These are
+        the differences to what is really lost: a group less, or none.
+        """
+        before = np.array([available(option, snapshot).per_node for option in self.options])
+        lost = before // self.count - np.maximum(before - self.taken, 0) // self.count
+        found: Amounts = self.weight * (COUNTS * lost - COUNTS // self.count * self.taken)
+        return found.sum(axis=0)
 
 
 def _meets(one: RequestOption, other: RequestOption, snapshot: Snapshot) -> Amounts:
@@ -289,8 +270,8 @@ def _models(suits: np.ndarray) -> tuple[Codes, Rows]:
     return model.astype(np.int32), first.astype(np.intp)
 
 
-KEPT = 64
-"""Requests whose losses of groups are kept for one demand"""
+KEPT = 32
+"""Requests whose groups are kept for one demand, at least"""
 
 
 class LeastLoss(Struct, frozen=True):
@@ -346,16 +327,14 @@ class LeastLoss(Struct, frozen=True):
     def judge_nodes(self, option: RequestOption, least: Amounts, snapshot: Snapshot) -> Amounts:
         """See `DevicePolicy.judge_nodes`. Several devices count as the preferred one so many times."""
         taken, tables = max(option.source.wanted, 1), _tables(self, snapshot)
-        groups = tables.of_groups(option, snapshot) if tables.groups else None
-        if groups is not None and groups.none:
-            groups = None
-        if taken == 1 and groups is None:
+        groups = tables.of_groups(option, snapshot)
+        if taken == 1 and not groups.options:
             return least
         suits = least < LAST
         found = np.where(suits, least, 0) * taken
-        if groups is not None:
+        if groups.options:
             codes = np.maximum(snapshot.topology.order_codes, -1)
-            found += groups.of_node[codes] * FULLNESS
+            found += groups.losses(snapshot)[codes] * FULLNESS
         return np.where(suits, found, LAST)
 
 
@@ -367,13 +346,11 @@ class _Tables:
         """What the requests were read with"""
         self.wanted: tuple[Wanted, ...] = requests_of(demand, snapshot)
         """The requests of the demand"""
-        self.groups = any(one.count > 1 for one in self.wanted)
-        """Whether some request asks for several devices"""
         self._sets = SetLosses(self._weigh, snapshot)
         self.only_sets = bool(self._sets.alone.all()) and not snapshot.fleet.shared.any()
         """Whether the losses of counter sets say all about every device"""
         self._shares: SharedLosses | None = None
-        self._of_option: OrderedDict[tuple[RequestKey, int], GroupLosses] = OrderedDict()
+        self._groups: Recent[tuple[RequestKey, int], Groups] = Recent(KEPT)
         """By request and its devices: keys do not say how many"""
 
     def of_sets(self, snapshot: Snapshot) -> SetLosses:
@@ -389,17 +366,10 @@ class _Tables:
             self._shares = SharedLosses(self.wanted, snapshot)
         return self._shares
 
-    def of_groups(self, option: RequestOption, snapshot: Snapshot) -> GroupLosses:
-        """What a request costs shapes of several devices."""
+    def of_groups(self, option: RequestOption, snapshot: Snapshot) -> Groups:
+        """The shapes of several devices that a request may cost something."""
         at = option.key, option.source.wanted
-        found = self._of_option.get(at)
-        if found is None or not found.reaches(snapshot):
-            found = self._of_option[at] = GroupLosses(self.wanted, option, snapshot)
-            if len(self._of_option) > KEPT:
-                self._of_option.popitem(last=False)
-        self._of_option.move_to_end(at)
-        found.follow(snapshot)
-        return found
+        return self._groups.of(at, lambda: Groups.meeting(self.wanted, option, snapshot))
 
     def _weigh(self, snapshot: Snapshot) -> Amounts:
         """(D,) the weight of the demand that each device could serve, or its size if there is no demand."""

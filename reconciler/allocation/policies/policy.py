@@ -2,7 +2,6 @@
 allowed. The common part of policies that judge devices.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,7 +14,7 @@ from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption, Slot
 from reconciler.allocation.dra.state import State, layout_of
 from reconciler.allocation.policies.compiled_demand import WHOLE, left_of, left_of_set, left_of_sets
-from reconciler.state.caches import Cache
+from reconciler.state.caches import Cache, Recent
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.occupancy import Trail
 from reconciler.state.devices.snapshot import Snapshot, View
@@ -182,8 +181,8 @@ class DeviceKeys:
             )
 
 
-KEPT = 512
-"""Keys of at most so many request options are cached for one fleet."""
+KEPT = 256
+"""Keys of so many request options are cached for one fleet, at least."""
 FARTHEST = 2**52
 """No key of a node's device counts for more, so that keys of several requests can be added"""
 
@@ -202,9 +201,7 @@ class DevicePolicy(Protocol):
         """(N,) keys of nodes from the least key of their devices (N,), `LAST` where there is none."""
 
 
-_KEYS: Cache[Fleet, OrderedDict[tuple[tuple[str, ...], RequestKey], DeviceKeys]] = Cache(
-    lambda _: OrderedDict()
-)
+_KEYS: Cache[Fleet, Recent[tuple[tuple[str, ...], RequestKey], DeviceKeys]] = Cache(lambda _: Recent(KEPT))
 """The keys follow the allocations of one snapshot, so a fork has its own."""
 
 
@@ -214,10 +211,7 @@ def keys_of(policy: DevicePolicy, option: RequestOption, snapshot: Snapshot) -> 
     at = policy.key, option.key
     found = of_fleet.get(at)
     if found is None or not found.reaches(snapshot):
-        found = of_fleet[at] = DeviceKeys(option, policy.judge, snapshot)
-        if len(of_fleet) > KEPT:
-            of_fleet.popitem(last=False)
-    of_fleet.move_to_end(at)
+        found = of_fleet.put(at, DeviceKeys(option, policy.judge, snapshot))
     return found, found.follow(snapshot)
 
 

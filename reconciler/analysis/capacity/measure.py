@@ -18,7 +18,7 @@ from reconciler.analysis.capacity.layout import (
     family_sums,
     side_by_side,
 )
-from reconciler.state.devices.encoding.vocabulary import Recent
+from reconciler.state.caches import Recent
 from reconciler.state.devices.exclusion import Exclusion
 from reconciler.state.devices.occupancy import Occupancy
 

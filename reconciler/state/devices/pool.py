@@ -12,10 +12,10 @@ from kernels.groups import Inverse, constant_mask, invert, row_range
 from kernels.types import Codes, Mask, Rows
 from reconciler.api.objects.meta import PoolID
 from reconciler.api.objects.semantics import PARTITIONABLE_DEVICES, GroupMode, Semantics
+from reconciler.state.caches import Recent
 from reconciler.state.devices.counters import DrawTable, PoolCounters, compile_counters
 from reconciler.state.devices.encoding.block import Block
 from reconciler.state.devices.encoding.parts import Encoder, Names
-from reconciler.state.devices.encoding.vocabulary import Recent
 from reconciler.state.devices.exclusion_rules import PoolExclusion, compile_exclusion
 from reconciler.state.devices.ledger import Drawn, finer_than
 from reconciler.state.devices.reach import Reach, needs_gate
@@ -393,9 +393,7 @@ class PoolBuilder:
                 counters = exact
         exclusion = compile_exclusion(pool, blocks, counters, self._encoder.vocabulary, self._rules, mode)
         sizes = tuple([len(block.names) for block in blocks])
-        offsets = self._offsets.get(sizes)
-        if offsets is None:
-            offsets = self._offsets.put(sizes, np.cumsum((0, *sizes), dtype=np.intp))
+        offsets = self._offsets.of(sizes, lambda: np.cumsum((0, *sizes), dtype=np.intp))
         return Pool(pool, blocks, named, offsets, counters, exclusion)
 
     def _counters_of(self, blocks: tuple[Block, ...]) -> PoolCounters:

@@ -1,6 +1,5 @@
 """The nodes of the cluster as columns, and which nodes suit a pod."""
 
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from copy import deepcopy
@@ -15,7 +14,7 @@ from reconciler.api.objects.core import Node, Pod, Taint
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.selectors import LabelSelector, NodeSelector
 from reconciler.errors import Rejected
-from reconciler.state.caches import Forkable, Lazy, forked
+from reconciler.state.caches import Forkable, Lazy, Recent, forked
 from reconciler.state.devices.snapshot import NodeSubset, Topology
 from reconciler.state.nodes.labels import (
     CLOSING,
@@ -35,8 +34,8 @@ from reconciler.state.volumes.available import VolumeState
 
 Column = TypeVar("Column", bound=np.ndarray[Any, Any])
 
-KEPT = 512
-"""Most masks kept. A change of a node drops all of them."""
+KEPT = 256
+"""Masks kept, at least. A change of a node drops all of them."""
 
 
 class Hosted(NamedTuple):
@@ -84,7 +83,7 @@ class Nodes(Forkable):
         self._profiles: dict[tuple[Taint, ...], int] = {}
         self._profile: Codes = np.zeros(0, dtype=np.int32)
         self._size = 0
-        self._masks: OrderedDict[Hashable, Mask] = OrderedDict()
+        self._masks: Recent[Hashable, Mask] = Recent(KEPT)
         self._rows: tuple[tuple[str, ...], Rows] = ((), np.zeros(0, dtype=np.intp))
         self._open: tuple[Topology | None, NodeSubset | None] = (None, None)
 
@@ -357,14 +356,12 @@ class Nodes(Forkable):
         return found
 
     def _cached(self, key: Hashable, compute: Callable[[], Mask]) -> Mask:
-        mask = self._masks.get(key)
-        if mask is None:
-            mask = self._masks[key] = compute()
+        def made() -> Mask:
+            mask = compute()
             mask.setflags(write=False)
-            if len(self._masks) > KEPT:
-                self._masks.popitem(last=False)
-        self._masks.move_to_end(key)
-        return mask
+            return mask
+
+        return self._masks.of(key, made)
 
 
 def relevant(node: KnownNode) -> tuple[object, ...]:

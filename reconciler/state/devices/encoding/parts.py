@@ -15,12 +15,12 @@ from reconciler.api.objects.slices import (
     DeviceAttribute,
     DeviceCapacity,
 )
+from reconciler.state.caches import Recent
 from reconciler.state.devices.encoding.vocabulary import (
     Asked,
     CapacitySlot,
     Interner,
     Name,
-    Recent,
     Value,
     Vocabulary,
     qualified,
@@ -167,7 +167,7 @@ class Encoder:
 
     def names(self, names: tuple[str, ...]) -> Names:
         """The names of the devices of a slice, or of a pool."""
-        return self._names.get(names) or self._names.put(names, Names(names))
+        return self._names.of(names, lambda: Names(names))
 
     def header(self, header: Header) -> Header:
         """The shared object of all equal headers."""

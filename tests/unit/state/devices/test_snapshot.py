@@ -1,5 +1,7 @@
 """Recent values are cached, and memory is bounded."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,7 +13,7 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import Semantics
 from reconciler.errors import Inconsistent
-from reconciler.state.devices.encoding.vocabulary import OfObjects, Recent
+from reconciler.state.caches import OfObjects, Recent
 from reconciler.state.devices.snapshot import still_valid
 from reconciler.state.store import Store
 from reconciler.state.trial import Forked, load, store_of
@@ -56,17 +58,16 @@ def test_the_last_keys_are_cached_and_the_size_is_bounded(keys):
 def test_equal_objects_are_distinguished():
     kept: OfObjects[list[int], str] = OfObjects(SIZE)
     one, other = [1], [1]
-    kept.put(one, "one")
-    assert kept.get(one) == "one"
-    assert kept.get(other) is None
+    assert kept.of(one, lambda: "one") == "one"
+    assert kept.of(one, lambda: "again") == "one"
+    assert kept.of(other, lambda: "other") == "other"
 
 
 def test_a_cached_object_is_kept_alive():
     kept: OfObjects[list[int], int] = OfObjects(SIZE)
     for number in range(100):
         thing = [number]
-        assert kept.get(thing) is None
-        kept.put(thing, number)
+        assert kept.of(thing, partial(int, number)) == number
         del thing
 
 
