@@ -5,8 +5,10 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from msgspec import Struct, field
+from numpy.typing import NDArray
 
-from kernels.types import Codes, Mask, Rows
+from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.availability import available
 from reconciler.allocation.dra.budget import STEPS, UNLIMITED, Budget, Fatal, SelectorsNotRun
 from reconciler.allocation.dra.charging import Charging, Companions
@@ -50,45 +52,62 @@ def compared_attributes(parsed: ParsedClaims) -> tuple[str, ...]:
     return tuple(sorted({one.match_attribute or one.distinct_attribute or "" for one in constraints}))
 
 
-def node_states(
-    options: Iterable[RequestOption],
-    attributes: tuple[str, ...],
-    snapshot: Snapshot,
-    among: Mask,
-    masks: Iterable[Mask] = (),
-) -> Codes | None:
-    """(N,) numbers of states of nodes in `among` (N,); -1 for others, and for those that are not compared.
+class NodeStates(Struct, frozen=True, eq=False):
+    """Nodes by their states.
 
     Nodes with equal numbers have, in equal positions of their views, devices that are alike for the request
-    options, for constraints on the attributes, and for the `masks` (D,) each. None if nodes cannot be
-    compared: with shared devices, devices of several nodes, errors, exclusion, requests in mode All or for
-    administrators, and attributes that are derived or lists.
+    options, for constraints on the attributes, and for the masks each.
     """
-    fleet, occupancy = snapshot.fleet, snapshot.occupancy
-    seen, several = list(masks), fleet.shared | occupancy.sharing
-    for option in {option.key: option for option in options}.values():
-        current = available(option, snapshot)
-        if option.all or option.admin or option.derived or current.fails or current.static.skips:
+
+    bits: NDArray[np.uint8]
+    """(bytes, m) of the devices of `layouts`: which masks they are in"""
+    left: Amounts
+    """(S, C) what is left of the counter sets"""
+    layouts: _Layouts
+    _numbers: dict[tuple[int, bytes, bytes], int] = field(default_factory=dict)
+
+    @classmethod
+    def by(
+        cls,
+        options: Iterable[RequestOption],
+        attributes: tuple[str, ...],
+        snapshot: Snapshot,
+        masks: Iterable[Mask] = (),
+    ) -> "NodeStates | None":
+        """For request options, constraints on attributes, and `masks` (D,) each.
+
+        None if nodes cannot be compared: with shared devices, devices of several nodes, errors, exclusion,
+        requests in mode All or for administrators, and attributes that are derived or lists.
+        """
+        fleet, occupancy = snapshot.fleet, snapshot.occupancy
+        seen, several = list(masks), fleet.shared | occupancy.sharing
+        for option in {option.key: option for option in options}.values():
+            current = available(option, snapshot)
+            if option.all or option.admin or option.derived or current.fails or current.static.skips:
+                return None
+            if not current.local or (current.concerned & several).any():
+                return None
+            seen.append(current.mask)
+        columns = [shared_codes(attribute, fleet) for attribute in attributes]
+        if fleet.exclusion is not None or not seen or any(column is None for column in columns):
             return None
-        if not current.local or (current.concerned & several).any():
-            return None
-        seen.append(current.mask)
-    columns = [shared_codes(attribute, fleet) for attribute in attributes]
-    if fleet.exclusion is not None or not seen or any(column is None for column in columns):
-        return None
-    of_topology, plain = _LAYOUTS.of(snapshot.topology)
-    if attributes not in of_topology:
-        values = [one for one in columns if one is not None]
-        of_topology[attributes] = _with_values(plain, values) if values else plain
-    layouts = of_topology[attributes]
-    bits = np.packbits(np.stack(seen)[:, layouts.rows], axis=0)
-    begins, (first, behind) = layouts.begins.tolist(), (one.tolist() for one in layouts.sets)
-    found, known = np.full(len(among), -1, dtype=np.int32), dict[tuple[int, bytes, bytes], int]()
-    for place in np.flatnonzero(among & (layouts.numbers >= 0)).tolist():
-        left = occupancy.left[first[place] : behind[place]].tobytes()
-        devices = bits[:, begins[place] : begins[place + 1]].tobytes()
-        found[place] = known.setdefault((int(layouts.numbers[place]), devices, left), len(known))
-    return found
+        of_topology, plain = _LAYOUTS.of(snapshot.topology)
+        if attributes not in of_topology:
+            values = [one for one in columns if one is not None]
+            of_topology[attributes] = _with_values(plain, values) if values else plain
+        layouts = of_topology[attributes]
+        return cls(np.packbits(np.stack(seen)[:, layouts.rows], axis=0), occupancy.left, layouts)
+
+    def of(self, place: int) -> int:
+        """The number of a node at a place; -1 if it is not compared."""
+        number = self.layouts.numbers.item(place)
+        if number < 0:
+            return -1
+        first, behind = self.layouts.sets
+        left = self.left[first.item(place) : behind.item(place)].tobytes()
+        begins = self.layouts.begins
+        devices = self.bits[:, begins.item(place) : begins.item(place + 1)].tobytes()
+        return self._numbers.setdefault((number, devices, left), len(self._numbers))
 
 
 _LAYOUTS: Cache[Topology, tuple[dict[tuple[str, ...], _Layouts], _Layouts]] = Cache(
@@ -253,7 +272,7 @@ def allocate(
                 return preferred
         first_fit = _NodeLoop(snapshot, attempt_on, budget)
         if companions is None and charging is None:
-            first_fit.states = partial(_states, parsed, only, snapshot, among)
+            first_fit.states = partial(_states, parsed, only, snapshot)
         in_name_order = ((least, place, place) for least, place in shape.node_filter.in_order(among))
         granted = first_fit.run(in_name_order, HARD_NODES * steps)
         if granted is not None:
@@ -302,8 +321,8 @@ class _NodeLoop:
         self._order = snapshot.topology.order
         self._attempt_on = attempt_on
         self._budget = budget
-        self.states: Callable[[], Codes | None] | None = None
-        """Returns (N,) equal numbers for nodes in equal states, -1 for nodes that are not compared"""
+        self.states: Callable[[], NodeStates | None] | None = None
+        """Asked once some nodes are tried: nodes in equal states are tried once"""
         self.refused: list[tuple[str, NodeRefusal]] = []
         self.steps = 0
 
@@ -320,7 +339,7 @@ class _NodeLoop:
         best: tuple[int, int, str, NodeGrant] | None = None
         tried_at: dict[int, NodeGrant | NodeRefusal] = {}
         by_state: dict[int, NodeGrant | NodeRefusal] = {}
-        states: Codes | None = None
+        states: NodeStates | None = None
         for tried, (least, number, place) in enumerate(nodes):
             if best is not None and (least, number) >= best[:2]:
                 continue
@@ -328,8 +347,8 @@ class _NodeLoop:
             if self.states is not None and states is None and len(tried_at) == MOST_APART:
                 states = self.states()
                 if states is not None:
-                    by_state = {states.item(other): known for other, known in tried_at.items()}
-            state = -1 if states is None else states.item(place)
+                    by_state = {states.of(other): known for other, known in tried_at.items()}
+            state = -1 if states is None else states.of(place)
             if state >= 0 and state in by_state:  # no better than the earlier node
                 known = by_state[state]
                 if isinstance(known, NodeRefusal):
@@ -360,15 +379,15 @@ class _NodeLoop:
         return None if best is None else Granted(node=best[2], plans=best[3].plans, steps=self.steps)
 
 
-def _states(parsed: ParsedClaims, only: Only | None, snapshot: Snapshot, among: Mask) -> Codes | None:
-    """(N,) see `node_states`."""
+def _states(parsed: ParsedClaims, only: Only | None, snapshot: Snapshot) -> NodeStates | None:
+    """The states of nodes for claims."""
     masks = []
     for rows in (only or {}).values():
         mask = np.zeros(snapshot.fleet.size, dtype=np.bool_)
         mask[list(rows)] = True
         masks.append(mask)
     options = [option for slot in parsed.slots for option in slot.options]
-    return node_states(options, compared_attributes(parsed), snapshot, among, masks)
+    return NodeStates.by(options, compared_attributes(parsed), snapshot, masks)
 
 
 def plausible(shape: ClaimShape, nodes: Iterable[str] | None, snapshot: Snapshot) -> tuple[int, Mask]:

@@ -182,9 +182,18 @@ def all_scalar(name: Name, fleet: Fleet) -> bool:
 def shared_codes(attribute: str, fleet: Fleet) -> Codes | None:
     """(D,) codes of an attribute of which devices have one value or none; None for any other."""
     domain, _, id_ = attribute.partition("/")
-    if domain == ANY_DOMAIN or (column := fleet.cel.attributes.get((domain, id_))) is None:
+    if domain == ANY_DOMAIN:
+        known = _OF_ANY_DOMAIN.of(fleet)
+        if id_ not in known:
+            codes, keys = _of_any_domain(id_, fleet, np.arange(fleet.size))
+            known[id_] = codes if all(map(_is_scalar, keys)) else None
+        return known[id_]
+    if (column := fleet.cel.attributes.get((domain, id_))) is None:
         return None
     return column.codes if all_scalar(Name(domain, id_), fleet) else None
+
+
+_OF_ANY_DOMAIN: Cache[Fleet, dict[str, Codes | None]] = Cache(lambda _: {}, on_fork=dict.copy)
 
 
 def _is_scalar(key: Hashable) -> bool:

@@ -1,6 +1,7 @@
 """Which nodes a member of a gang may use, in which order, which are alike, and whether a plan still fits."""
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import chain
 
 import numpy as np
@@ -8,10 +9,9 @@ import numpy as np
 from kernels.types import Mask, Rows
 from reconciler.allocation.alignment.partitions import partitioned_requests
 from reconciler.allocation.alignment.preferences import NODE, alignments, limit
-from reconciler.allocation.dra.availability import available
+from reconciler.allocation.dra.allocate import NodeStates, compared_attributes
 from reconciler.allocation.dra.budget import Budget
 from reconciler.allocation.dra.preferred import preferred_places
-from reconciler.allocation.dra.state import constraint_on
 from reconciler.allocation.gangs.kinds import (
     GangGranted,
     GangQuestion,
@@ -23,13 +23,11 @@ from reconciler.allocation.gangs.kinds import (
 from reconciler.allocation.placement.placing import Placement
 from reconciler.allocation.policies.policy import PodRoom
 from reconciler.allocation.policies.selection import Policies
-from reconciler.api.objects.claims import DeviceConstraint, ResourceClaim
+from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan
 from reconciler.errors import Rejected
-from reconciler.state.caches import Cache
-from reconciler.state.devices.pool import Usable
-from reconciler.state.devices.snapshot import Snapshot, View, still_valid, wants_all
+from reconciler.state.devices.snapshot import Snapshot, still_valid, wants_all
 from reconciler.state.nodes.room import Wanted
 from reconciler.state.pods.device_shares import demand_of, use_of
 from reconciler.state.trial import Trial
@@ -122,8 +120,8 @@ def leave(question: GangQuestion, trial: Trial) -> dict[ObjectKey, str]:
 class Likeness:
     """Which nodes are alike before any member has a place: what fits one fits the other, in equal positions.
 
-    Unknown (None) for nodes with devices that other nodes reach, that are shared or that exclude others, for
-    mode All, and for partition tables, which name devices.
+    Unknown (None) for nodes that `NodeStates` does not compare, where devices take of their nodes, and for
+    partition tables, which name devices.
     """
 
     def __init__(
@@ -132,30 +130,21 @@ class Likeness:
         """`allowed` (K, N) are the places of each kind. `devices`: (D,) masks of what claims may use; others
         may use all. `joined`: claims that several members use exist.
         """
-        self._snapshot = trial.snapshot
-        self._trial = trial
-        self._nodes = trial.nodes
-        self._devices = {id(mask): mask for mask in devices}
-        self._options = {
-            option.key: option
-            for kind in kinds
-            if kind.shape is not None
-            for slot in kind.shape.parsed.slots
-            for option in slot.options
-        }
-        self._known = not joined and self._comparable(kinds)
-        self._sources = self._constraints(kinds) if self._known else []
         self._masks = allowed
+        self._shapes = [kind.shape for kind in kinds if kind.shape is not None]
+        self._preferring = [kind for kind in kinds if kind.error is None and kind.prefers]
+        self._devices = list({id(mask): mask for mask in devices}.values())
+        self._snapshot, self._nodes = trial.snapshot, trial.nodes
+        self._known = not joined and not trial.store.supply.counts_device_shares
+        self._alike = self._known and not self._shapes
         self._room = trial.nodes.room.free(frozenset(), but=())
-        self._of_devices: dict[int, Hashable] = {}
 
     def of_devices(self, place: int) -> Hashable | None:
         """Equal for nodes whose devices are alike; None if that is not known."""
-        if not self._known:
-            return None
-        if place not in self._of_devices:
-            self._of_devices[place] = self._read(place)
-        return self._of_devices[place]
+        if self._alike:
+            return 0
+        number = -1 if self._states is None else self._states.of(place)
+        return number if number >= 0 else None
 
     def of_node(self, place: int) -> Hashable | None:
         """Equal for nodes that are alike for pods, too, as long as pods mind only room."""
@@ -166,87 +155,18 @@ class Likeness:
         assert row is not None
         return devices, self._masks[:, place].tobytes(), self._room[:, row].tobytes()
 
-    def _comparable(self, kinds: Sequence[Kind]) -> bool:
-        if self._trial.store.supply.counts_device_shares:
-            return False  # what devices take of nodes differs
-        for option in self._options.values():
-            current = available(option, self._snapshot)
-            if option.all or option.admin or option.derived or current.fails or not current.local:
-                return False
-            if (current.concerned & self._snapshot.fleet.shared).any():
-                return False
-        preferring = [kind for kind in kinds if kind.error is None and kind.prefers]
-        if any(partitioned_requests(kind.members[0].claims, self._snapshot) for kind in preferring):
-            return False
-        return self._snapshot.fleet.exclusion is None
-
-    def _constraints(self, kinds: Sequence[Kind]) -> list[DeviceConstraint]:
-        found: dict[tuple[str | None, str | None], DeviceConstraint] = {}
-        for kind in kinds:
-            for claim in kind.members[0].claims:
-                sources = list(claim.spec.devices.constraints)
-                if kind.error is None and kind.prefers:
-                    sources += [
-                        limit(tier, ())
-                        for one in alignments(claim, self._snapshot.classes)
-                        for tier in one.accepted
-                        if tier != NODE
-                    ]
-                for source in sources:
-                    found[source.match_attribute, source.distinct_attribute] = source
-        return list(found.values())
-
-    def _read(self, place: int) -> Hashable | None:
-        snapshot = self._snapshot
-        try:
-            view = snapshot.topology.view(snapshot.topology.order[place])
-        except Rejected:
+    @cached_property
+    def _states(self) -> NodeStates | None:
+        """Asked for on first use: many gangs need one node."""
+        kinds, snapshot = self._preferring, self._snapshot
+        if not self._known or any(partitioned_requests(kind.members[0].claims, snapshot) for kind in kinds):
             return None
-        of_view, key = _FIXED.of(view), tuple(self._sources)
-        if key not in of_view:
-            of_view[key] = self._fixed(view)
-        fixed = of_view[key]
-        if fixed is None:
-            return None
-        parts: list[Hashable] = [fixed]
-        parts += [view.of(available(one, snapshot).mask).tobytes() for one in self._options.values()]
-        parts += [view.of(mask).tobytes() for mask in self._devices.values()]
-        sets = view.of(snapshot.fleet.sets)
-        if sets.shape[1] and (sets >= 0).any():
-            used, first = np.unique(sets[sets >= 0], return_index=True)
-            parts.append(snapshot.occupancy.left[used[np.argsort(first)]].tobytes())
-        return tuple(parts)
-
-    def _fixed(self, view: View) -> Hashable | None:
-        """What does not depend on what is held. Values count only by which devices share them."""
-        fleet = self._snapshot.fleet
-        if any(pool.usable is not Usable.YES for pool in view.pools):
-            return None
-        if (view.of(fleet.codes["node"]) < 0).any() or view.of(fleet.shared).any():
-            return None
-        if (view.of(fleet.codes["asked"]) >= 0).any():
-            return None
-        parts = [len(view.rows).to_bytes(4, "big"), view.of(fleet.codes["driver"]).tobytes()]
-        parts += [view.of(fleet.codes[name]).tobytes() for name in ("binding", "operations", "shape")]
-        sets = view.of(fleet.sets)
-        parts += [_pattern(sets.ravel()), view.of(fleet.draws).tobytes()]
-        for source in self._sources:
-            constraint = constraint_on(source, view)
-            if not constraint.plain:
-                return None
-            parts.append(_pattern(constraint.codes))
-        return tuple(parts)
-
-
-_FIXED: Cache[View, dict[Hashable, Hashable]] = Cache(lambda _: {})
-"""By the constraints that matter"""
-
-
-def _pattern(codes: np.ndarray) -> bytes:
-    """Which codes are equal; -1 stays apart from the others."""
-    _, first, inverse = np.unique(codes, return_index=True, return_inverse=True)
-    found = np.where(codes < 0, -1, first[inverse.reshape(-1)])
-    return bytes(found.astype(np.int32).tobytes())
+        attributes = {name for shape in self._shapes for name in compared_attributes(shape.parsed)}
+        for claim in (claim for kind in kinds for claim in kind.members[0].claims):
+            tiers = (tier for one in alignments(claim, snapshot.classes) for tier in one.accepted)
+            attributes |= {limit(tier, ()).match_attribute or "" for tier in tiers if tier != NODE}
+        options = (option for shape in self._shapes for slot in shape.parsed.slots for option in slot.options)
+        return NodeStates.by(options, tuple(sorted(attributes)), snapshot, self._devices)
 
 
 class PlaceOrder:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from perf.fleets.hard import SMALL, Scale, questions
 from reconciler.allocation.dra import allocate as allocating
-from reconciler.allocation.dra.allocate import compared_attributes, node_states
+from reconciler.allocation.dra.allocate import NodeStates, compared_attributes
 from reconciler.allocation.dra.node_attempt import attempt
 from reconciler.api.objects.plan import Granted
 from tests.tools.allocation_strategies import contests, hard_worlds
@@ -103,10 +103,9 @@ def states_of(slices: list[Object], holds: list[Object], *constraints: Object) -
     seen = world.snapshot()
     parsed = world.parsed(seen)
     options = [option for slot in parsed.slots for option in slot.options]
-    among = seen.topology.order_codes >= 0
-    found = node_states(options, compared_attributes(parsed), seen, among)
+    found = NodeStates.by(options, compared_attributes(parsed), seen)
     assert found is not None
-    return found.tolist()
+    return [found.of(place) for place in range(len(seen.topology.order))]
 
 
 def node_slice(number: int, values: list[int]) -> Object:
