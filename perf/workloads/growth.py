@@ -1,20 +1,17 @@
 """From a listing to the first decision, from one changed slice to a right picture, and both by fleet size."""
 
-import gc
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
 from time import perf_counter, thread_time
 
-from perf.deciding import Decider, audit
-from perf.fleets import gpus, mig
+from perf.deciding import Decider
+from perf.fleets import mig
 from perf.fleets.objects import Json
-from perf.workload import Curve, Figure, Outcome, Progress, Size, Workload, latencies, rate
-from perf.workloads.gpus import drawn_counts, gpu_claim
+from perf.workload import Figure, Outcome, Progress, Size, Workload, latencies
 from perf.workloads.mig import partition_claim
 from reconciler.allocation.dra.allocate import allocate
-from reconciler.allocation.dra.selector_masks import warm_up
 from reconciler.api.objects.changes import Changed, Refused, Replaced
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.plan import Granted
@@ -112,47 +109,6 @@ def delta(size: Size, progress: Progress) -> Outcome:
     ])  # fmt: skip
 
 
-def scale(size: Size, progress: Progress) -> Outcome:
-    """A fleet of whole GPUs is loaded item by item from JSON bytes, then claims are decided."""
-    nodes = size["devices"] // gpus.GPUS_A_NODE
-    store = Store(Semantics())
-    warm_up()
-    watch = Stopwatch()
-    things = nodes * 2 + 1
-    for number, thing in enumerate(gpus.fleet(nodes)):
-        resource, item = _item(thing)
-        watch.begin()
-        found = listed(item, resource)
-        watch.lap("read")
-        assert not isinstance(found, Refused)
-        store.apply(Changed(resource.kind, found))
-        watch.lap("apply")
-        progress(number + 1, things + size["claims"])
-    gc.collect()  # as the controller does once everything is listed
-    gc.freeze()
-    watch.begin()
-    store.snapshot()
-    watch.lap("picture")
-    decider = Decider(store, sum(watch.parts.values()))
-    for number, count in enumerate(drawn_counts(size["claims"])):
-        decider.decide(gpu_claim(number, count))
-        progress(things + number + 1, things + size["claims"])
-    audit(store, decider.granted)
-    first, *others = decider.seconds
-    return Outcome(
-        figures=[
-            *(Figure(part, seconds, "s") for part, seconds in watch.parts.items()),
-            Figure("first decision", first, "s"),
-            rate("claims/s", others),
-            Figure("claims/s of processor time", len(decider.seconds) / decider.processor, "/s", "more"),
-            *latencies(others),
-        ],
-        curves=[
-            Curve("time of a claim", "devices", "us", [(size["devices"], sum(others) / len(others) * 1e6)])
-        ],
-    )
-
-
 def _listings(fleet: Iterable[Json]) -> Iterator[tuple[Resource, list[bytes]]]:
     """The pages of each kind, items without kind and version, as a server sends them."""
     items = sorted(map(_item, fleet), key=lambda item: item[0].kind)
@@ -191,17 +147,5 @@ WORKLOADS = [
         delta,
         {"": {"nodes": 50, "turns": 50}},
         tiny={"nodes": 1, "turns": 3},
-    ),
-    Workload(
-        "scale",
-        "loading and deciding by fleet size: whole GPUs",
-        scale,
-        {
-            "10k": {"devices": 10_000, "claims": 1000},
-            "100k": {"devices": 100_000, "claims": 1000},
-            "1M": {"devices": 1_000_000, "claims": 200},
-        },
-        tiny={"devices": 80, "claims": 5},
-        repeats=1,  # a million devices take minutes to load
     ),
 ]

@@ -2,7 +2,7 @@
 
 import gc
 import json
-from collections import Counter, deque
+from collections import Counter
 from dataclasses import dataclass, field
 from time import perf_counter, thread_time
 
@@ -15,14 +15,10 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.plugins.koordinator.demand import Demand
 from reconciler.plugins.koordinator.fleet import Fleet, Placed
-from reconciler.plugins.koordinator.holdings import Allocation, Grant
 from reconciler.plugins.koordinator.refusals import Unserved
 from reconciler.plugins.koordinator.vocabulary import (
     ALLOCATE_HINT,
-    GPU_CORE,
-    GPU_MEMORY_RATIO,
     JOINT_ALLOCATE,
-    KOORD_RDMA,
     Rules,
 )
 
@@ -36,16 +32,12 @@ _SAID = {
 }
 
 
-def pod(number: int, gpus: int, *, functions: bool = True, unlike: int = 0) -> Pod:
-    """A pod that wants GPUs, and a virtual function on each of their switches, or a whole NIC.
-
-    `unlike` makes its demand another than others', though it asks for the same.
-    """
-    requests = {"nvidia.com/gpu": str(gpus), "koordinator.sh/rdma": "1" if functions else "100"}
-    said = _SAID if functions else {JOINT_ALLOCATE: _SAID[JOINT_ALLOCATE] + " " * unlike}
+def pod(number: int, gpus: int) -> Pod:
+    """A pod that wants GPUs, and a virtual function on each of their switches."""
+    requests = {"nvidia.com/gpu": str(gpus), "koordinator.sh/rdma": "1"}
     return Pod.model_validate(
         {
-            "metadata": {"name": f"pod-{number:06}", "namespace": "default", "annotations": said},
+            "metadata": {"name": f"pod-{number:06}", "namespace": "default", "annotations": _SAID},
             "spec": {"containers": [{"resources": {"requests": requests}}]},
         }
     )
@@ -93,13 +85,6 @@ class Decider:
         self.seconds.append(seconds)
         self.held[wants.key] = found
         return True
-
-    def release(self, key: ObjectKey) -> float:
-        """A pod ends. Returns the seconds that took."""
-        del self.held[key]
-        began = perf_counter()
-        self.fleet.release(key)
-        return perf_counter() - began
 
     def audit(self) -> None:
         """Raise Wrong unless every device is given once, and every GPU has a function on its switch."""
@@ -152,87 +137,6 @@ def fill(size: Size, progress: Progress) -> Outcome:
     )
 
 
-def churn(size: Size, progress: Progress) -> Outcome:
-    """Fill to 90 %, then let a pod end and serve another, again and again."""
-    decider = Decider.over(size["nodes"])
-    wanted = size["nodes"] * fleets.GPUS_A_NODE * 9 // 10
-    drawn = deque(_drawn(size["nodes"] * fleets.GPUS_A_NODE + size["turns"]))
-    number = used = 0
-    while used < wanted:
-        gpus = drawn.popleft()
-        used += gpus if decider.decide(pod(number, gpus)) else 0
-        number += 1
-    decider.seconds.clear()
-    decider.refused.clear()
-    decider.busy.clear()
-    releases: list[float] = []
-    leaving = default_rng(SEED)
-    for turn in range(size["turns"]):
-        keys = list(decider.held)
-        releases.append(decider.release(keys[int(leaving.integers(len(keys)))]))
-        decider.decide(pod(number + turn, drawn.popleft()))
-        progress(turn + 1, size["turns"])
-    decider.audit()
-    decisions = [*decider.seconds, *decider.refused]
-    return Outcome(
-        figures=[
-            Figure("turns/s", size["turns"] / (sum(releases) + sum(decisions)), "/s", "more"),
-            *latencies(decider.busy, "processor time of a decision"),
-            *latencies(decider.seconds, "pod"),
-            *(latencies(decider.refused, "refusal") if decider.refused else ()),
-            *latencies(releases, "release"),
-            Figure("refused", len(decider.refused), "pods", ""),
-            Figure("held", len(decider.held), "pods", ""),
-        ]
-    )
-
-
-def scattered(size: Size, progress: Progress) -> Outcome:
-    """GPUs are left on some switches and NICs on others: only by amounts is there room everywhere.
-
-    Each turn a pod that is unlike those before asks for a GPU and a whole NIC on one switch, is refused, and
-    something else changes on a machine. Now and then one machine has both, the last by name.
-    """
-    decider = Decider.over(size["nodes"])
-    fleet, names = decider.fleet, sorted(decider.fleet.machines)
-    for name in names:
-        fleet.hold(ObjectKey("cards", name), name, _cards(fleets.GPUS_A_NODE // 2), {})
-        fleet.hold(ObjectKey("nics", name), name, _nics(), {})
-    changing = default_rng(SEED)
-    for turn in range(size["turns"]):
-        last = turn % 8 == 7
-        changed = names[-1] if last else names[int(changing.integers(len(names) - 1))]
-        fleet.release(ObjectKey("nics", changed))
-        if not last:
-            fleet.hold(ObjectKey("nics", changed), changed, _nics(), {})
-        asking = pod(turn, GPUS[turn % 3], functions=False, unlike=turn)
-        if decider.decide(asking) != last:
-            raise Wrong(f"{asking.key} was {'refused' if last else 'served'}")
-        if last:
-            decider.release(asking.key)
-            fleet.hold(ObjectKey("nics", changed), changed, _nics(), {})
-        progress(turn + 1, size["turns"])
-    return Outcome(
-        figures=[
-            *latencies(decider.busy, "processor time of a decision"),
-            *latencies(decider.seconds, "pod"),
-            *latencies(decider.refused, "refusal"),
-            Figure("served", len(decider.seconds), "pods", ""),
-            Figure("refused", len(decider.refused), "pods", ""),
-        ]
-    )
-
-
-def _cards(count: int) -> Allocation:
-    whole = {GPU_CORE: 100, GPU_MEMORY_RATIO: 100}
-    return {"gpu": tuple(Grant(minor, whole) for minor in range(count))}
-
-
-def _nics() -> Allocation:
-    others = range(fleets.SWITCHES // 2, fleets.SWITCHES)
-    return {"rdma": tuple(Grant(minor, {KOORD_RDMA: 100}) for minor in others)}
-
-
 WORKLOADS = [
     Workload(
         "koordinator",
@@ -240,19 +144,5 @@ WORKLOADS = [
         fill,
         {"": {"nodes": 1024}},
         tiny={"nodes": 4},
-    ),
-    Workload(
-        "koordinator-churn",
-        "the same at 90 %: one pod ends, another is served",
-        churn,
-        {"": {"nodes": 1024, "turns": 2000}},
-        tiny={"nodes": 4, "turns": 8},
-    ),
-    Workload(
-        "koordinator-scattered",
-        "GPUs left on some switches, NICs on others: refused where amounts look good",
-        scattered,
-        {"": {"nodes": 1024, "turns": 400}},
-        tiny={"nodes": 4, "turns": 8},
     ),
 ]

@@ -41,7 +41,7 @@ def nothing(_size, _progress):
     return Outcome([])
 
 
-WORKLOAD = Workload("kernel", "something", nothing, {"": {"nodes": 2}}, tiny={"nodes": 1})
+WORKLOAD = Workload("burst", "something", nothing, {"": {"nodes": 2}}, tiny={"nodes": 1})
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_the_command_prints_json_with_the_spread(repository: Path, monkeypatch: 
     monkeypatch.chdir(repository)
     for name, function in (("resolve", resolve), ("worktrees", worktrees)):
         monkeypatch.setattr(command, name, lambda *a, f=function: f(*a, repository))
-    arguments = ["HEAD~1", "HEAD", "kernel", "--rounds", "2", "--set", "nodes=3", "--json"]
+    arguments = ["HEAD~1", "HEAD", "burst", "--rounds", "2", "--set", "nodes=3", "--json"]
     result = CliRunner().invoke(versus, arguments, catch_exceptions=False)
     found = json.loads(result.stdout)
     assert found["rounds"] == 2
