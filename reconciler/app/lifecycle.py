@@ -83,7 +83,8 @@ def template_maker_of(
     return TemplateMaker(intake, sink, client, resources=resources, leads=leads)
 
 
-COLLECT_SECONDS = 120.0
+COLLECT_SECONDS, COLLECT_SHARE = 60.0, 1 / 2000
+"""Pause between full collections, and the most of all time that they may take: they hold the loop"""
 FREEZE_SECONDS = 0.05
 """How often a listing under way is looked at"""
 GROWN = 3
@@ -154,14 +155,15 @@ async def _spare_the_collector(intake: Intake) -> None:
             starting = not intake.listed.is_set() or intake.store.supply.unbuilt
             if not starting or gc.get_count()[1] >= GROWN:
                 gc.freeze()  # without a collection, which would walk it once more
-        seen = 0
+        seen, spent, clock = 0, 0.0, asyncio.get_running_loop().time
         while True:
-            await asyncio.sleep(COLLECT_SECONDS)
-            middle = gc.get_stats()[1]["collections"]
-            if middle > seen:  # otherwise next to nothing has been made since
+            await asyncio.sleep(max(COLLECT_SECONDS, spent / COLLECT_SHARE))
+            young = gc.get_stats()[0]["collections"]
+            if young > seen:  # otherwise next to nothing has been made since
+                began = clock()
                 gc.collect()
                 give_memory_back()
-                seen = middle
+                seen, spent = young, clock() - began
     finally:
         gc.set_threshold(*before)
 
