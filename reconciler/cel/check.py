@@ -10,26 +10,10 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from reconciler.cel import types
+from reconciler.cel import tree, types
 from reconciler.cel.errors import RefusedAt
 from reconciler.cel.library import formats, kubernetes, lists, standard, strings, times, urls
 from reconciler.cel.library.lists import ORDERED
-from reconciler.cel.tree import (
-    Bind,
-    Call,
-    Comprehension,
-    Conditional,
-    Has,
-    Ident,
-    Index,
-    ListOf,
-    Literal,
-    Logic,
-    Macro,
-    MapOf,
-    Node,
-    Select,
-)
 from reconciler.cel.types import (
     BOOL,
     DEVICE,
@@ -115,14 +99,14 @@ Scope = Mapping[str, Type]
 class Checked(Struct, frozen=True):
     """A tree that passed the check."""
 
-    root: Node
+    root: tree.Node
     overloads: Mapping[int, tuple[Overload, ...]]
     """By id of the Call: the overloads among which the values choose."""
     types: Mapping[int, Type]
     """By id of the node: its type."""
 
 
-def check(root: Node, environment: Environment) -> Checked:
+def check(root: tree.Node, environment: Environment) -> Checked:
     """Check a tree. Raises RefusedAt."""
     checker = _Checker()
     checker.infer(root, dict(environment.variables))
@@ -140,30 +124,30 @@ class _Checker:
         self.overloads: dict[int, tuple[Overload, ...]] = {}
         self.types: dict[int, Type] = {}
 
-    def infer(self, node: Node, scope: Scope) -> Type:
+    def infer(self, node: tree.Node, scope: Scope) -> Type:
         """The static type of a node, as far as known."""
         handler = cast("Callable[[_Checker, Any, Scope], Type]", _HANDLERS[type(node)])
         found = self.types[id(node)] = handler(self, node, scope)
         return found
 
-    def literal(self, node: Literal, _: Scope) -> Type:
+    def literal(self, node: tree.Literal, _: Scope) -> Type:
         return Type(NAMES[type(node.value)])
 
-    def ident(self, node: Ident, scope: Scope) -> Type:
+    def ident(self, node: tree.Ident, scope: Scope) -> Type:
         if found := scope.get(node.name):
             return found
         if node.name in TYPE_NAMES:
             return Type("type", (Type(node.name),))
         raise RefusedAt(node.at, f"undeclared name {node.name}", f"use one of: {', '.join(sorted(scope))}")
 
-    def select(self, node: Select, scope: Scope) -> Type:
+    def select(self, node: tree.Select, scope: Scope) -> Type:
         return self.inference.substitute(self._field(node, scope, node.optional))
 
-    def has(self, node: Has, scope: Scope) -> Type:
+    def has(self, node: tree.Has, scope: Scope) -> Type:
         self._field(node, scope, False)
         return BOOL
 
-    def _field(self, node: Select | Has, scope: Scope, optional: bool) -> Type:
+    def _field(self, node: tree.Select | tree.Has, scope: Scope, optional: bool) -> Type:
         operand = self.inference.substitute(self.infer(node.operand, scope))
         if operand.name == "optional_type":
             operand, optional = operand.params[0], True
@@ -181,23 +165,23 @@ class _Checker:
             raise RefusedAt(node.at, f"{operand} has no fields", "select from a map or an object")
         return optional_of(found) if optional else found
 
-    def index(self, node: Index, scope: Scope) -> Type:
+    def index(self, node: tree.Index, scope: Scope) -> Type:
         given = (self.infer(node.operand, scope), self.infer(node.key, scope))
         return self._result(node, "_[?_]" if node.optional else "_[_]", given)
 
-    def call(self, node: Call, scope: Scope) -> Type:
+    def call(self, node: tree.Call, scope: Scope) -> Type:
         given = tuple(self.infer(argument, scope) for argument in node.arguments)
         result, fitting = self._resolve(node, node.function, given, node.member)
         by_value = len(fitting) > 1 or node.function in _BY_VALUE or node.function[0] in "_!-"
         self.overloads[id(node)] = FUNCTIONS[node.function, node.member] if by_value else fitting
         return result
 
-    def _result(self, node: Node, function: str, given: tuple[Type, ...], member: bool = False) -> Type:
+    def _result(self, node: tree.Node, function: str, given: tuple[Type, ...], member: bool = False) -> Type:
         """The type of a call."""
         return self._resolve(node, function, given, member)[0]
 
     def _resolve(
-        self, node: Node, function: str, given: tuple[Type, ...], member: bool = False
+        self, node: tree.Node, function: str, given: tuple[Type, ...], member: bool = False
     ) -> tuple[Type, tuple[Overload, ...]]:
         """The type of a call, and the overloads that fit it."""
         declared = FUNCTIONS.get((function, member))
@@ -217,28 +201,28 @@ class _Checker:
             raise RefusedAt(node.at, f"no overload of {function} takes ({shown})", "convert the arguments")
         return result, tuple(fitting)
 
-    def logic(self, node: Logic, scope: Scope) -> Type:
+    def logic(self, node: tree.Logic, scope: Scope) -> Type:
         for term in node.terms:
             self._expect_bool(term, scope)
         return BOOL
 
-    def _expect_bool(self, node: Node, scope: Scope) -> None:
+    def _expect_bool(self, node: tree.Node, scope: Scope) -> None:
         given = self.infer(node, scope)
         if not self.inference.assignable(given, BOOL):
             shown = self.inference.resolve(given)
             raise RefusedAt(node.at, f"expected bool, got {shown}", "compare it with a value")
 
-    def conditional(self, node: Conditional, scope: Scope) -> Type:
+    def conditional(self, node: tree.Conditional, scope: Scope) -> Type:
         given = tuple(self.infer(each, scope) for each in (node.test, node.yes, node.no))
         return self._result(node, "_?_:_", given)
 
-    def list_of(self, node: ListOf, scope: Scope) -> Type:
+    def list_of(self, node: tree.ListOf, scope: Scope) -> Type:
         joined: Type | None = None
         for element in node.elements:
             joined = self._join(joined, element.value, element.optional, scope)
         return list_of(joined or self.inference.fresh())
 
-    def map_of(self, node: MapOf, scope: Scope) -> Type:
+    def map_of(self, node: tree.MapOf, scope: Scope) -> Type:
         key: Type | None = None
         value: Type | None = None
         for entry in node.entries:
@@ -246,7 +230,7 @@ class _Checker:
             value = self._join(value, entry.value, entry.optional, scope)
         return map_of(key or self.inference.fresh(), value or self.inference.fresh())
 
-    def _join(self, before: Type | None, node: Node, optional: bool, scope: Scope) -> Type:
+    def _join(self, before: Type | None, node: tree.Node, optional: bool, scope: Scope) -> Type:
         """The one type of the members of a literal, with one more member; dyn if they differ (`literals`)."""
         given = self.infer(node, scope)
         if optional:
@@ -260,38 +244,38 @@ class _Checker:
             return DYN
         return self.inference.general(before, given)
 
-    def bind(self, node: Bind, scope: Scope) -> Type:
+    def bind(self, node: tree.Bind, scope: Scope) -> Type:
         self.inference.fresh()
         initial = self.infer(node.initial, scope)
         return self.inference.substitute(self.infer(node.body, {**scope, node.name: initial}))
 
-    def comprehension(self, node: Comprehension, scope: Scope) -> Type:
+    def comprehension(self, node: tree.Comprehension, scope: Scope) -> Type:
         over = self.infer(node.over, scope)
-        if node.macro in (Macro.OPT_MAP, Macro.OPT_FLAT_MAP):
+        if node.macro in (tree.Macro.OPT_MAP, tree.Macro.OPT_FLAT_MAP):
             return self._on_optional(node, over, scope)
         inner = self._scope(node, self.inference.substitute(over), scope)
         match node.macro:
-            case Macro.ALL | Macro.EXISTS:
+            case tree.Macro.ALL | tree.Macro.EXISTS:
                 self._expect_bool(node.body, inner)
                 return BOOL
-            case Macro.EXISTS_ONE:
+            case tree.Macro.EXISTS_ONE:
                 self._result(node.body, "_?_:_", (self.infer(node.body, inner), INT, INT))
                 return BOOL
-            case Macro.SORT_BY:
+            case tree.Macro.SORT_BY:
                 return self._result(node, "@sortBy", (over, self._collected(node, inner)), True)
         return self.inference.substitute(self._collected(node, inner))
 
-    def _on_optional(self, node: Comprehension, over: Type, scope: Scope) -> Type:
+    def _on_optional(self, node: tree.Comprehension, over: Type, scope: Scope) -> Type:
         """`over.hasValue() ? optional.of(body) : optional.none()`, with the name bound to `over.value()`."""
         tested = self._result(node, "hasValue", (over,), True)
         value = self._result(node, "value", (over,), True)
         found = self.inference.substitute(self.infer(node.body, {**scope, node.names[0]: value}))
-        if node.macro is Macro.OPT_MAP:
+        if node.macro is tree.Macro.OPT_MAP:
             found = self._result(node.body, "optional.of", (found,))
         none = self._result(node, "optional.none", ())
         return self._result(node.body, "_?_:_", (tested, found, none))
 
-    def _scope(self, node: Comprehension, over: Type, scope: Scope) -> Scope:
+    def _scope(self, node: tree.Comprehension, over: Type, scope: Scope) -> Scope:
         """The scope of the body of a loop."""
         if over.name == "list":
             bound = (INT, over.params[0]) if len(node.names) == 2 else over.params
@@ -304,18 +288,18 @@ class _Checker:
             raise RefusedAt(node.at, f"{node.macro} does not apply to {over}", "use a list or a map")
         return {**scope, **dict(zip(node.names, bound, strict=False))}
 
-    def _collected(self, node: Comprehension, inner: Scope) -> Type:
+    def _collected(self, node: tree.Comprehension, inner: Scope) -> Type:
         """The type of what a loop collects, from the step that it takes for each element."""
-        into_map = node.macro in (Macro.TRANSFORM_MAP, Macro.TRANSFORM_MAP_ENTRY)
+        into_map = node.macro in (tree.Macro.TRANSFORM_MAP, tree.Macro.TRANSFORM_MAP_ENTRY)
         fresh = self.inference.fresh
         collected = map_of(fresh(), fresh()) if into_map else list_of(fresh())
-        where = node.body if node.macro is Macro.FILTER else node.where
+        where = node.body if node.macro is tree.Macro.FILTER else node.where
         tested = None if where is None else self.infer(where, inner)
         name = inner[node.names[0]]
-        added = name if node.macro is Macro.FILTER else self.infer(node.body, inner)
-        if node.macro is Macro.TRANSFORM_MAP:
+        added = name if node.macro is tree.Macro.FILTER else self.infer(node.body, inner)
+        if node.macro is tree.Macro.TRANSFORM_MAP:
             step = self._result(node.body, "@insert", (collected, name, added))
-        elif node.macro is Macro.TRANSFORM_MAP_ENTRY:
+        elif node.macro is tree.Macro.TRANSFORM_MAP_ENTRY:
             step = self._result(node.body, "@insert", (collected, added))
         else:
             step = self._result(node.body, "_+_", (collected, list_of(added)))
@@ -329,17 +313,17 @@ class _Checker:
         return collected
 
 
-_HANDLERS: Mapping[type[Node], object] = {
-    Literal: _Checker.literal,
-    Ident: _Checker.ident,
-    Select: _Checker.select,
-    Has: _Checker.has,
-    Index: _Checker.index,
-    Call: _Checker.call,
-    Logic: _Checker.logic,
-    Conditional: _Checker.conditional,
-    ListOf: _Checker.list_of,
-    MapOf: _Checker.map_of,
-    Bind: _Checker.bind,
-    Comprehension: _Checker.comprehension,
+_HANDLERS: Mapping[type[tree.Node], object] = {
+    tree.Literal: _Checker.literal,
+    tree.Ident: _Checker.ident,
+    tree.Select: _Checker.select,
+    tree.Has: _Checker.has,
+    tree.Index: _Checker.index,
+    tree.Call: _Checker.call,
+    tree.Logic: _Checker.logic,
+    tree.Conditional: _Checker.conditional,
+    tree.ListOf: _Checker.list_of,
+    tree.MapOf: _Checker.map_of,
+    tree.Bind: _Checker.bind,
+    tree.Comprehension: _Checker.comprehension,
 }

@@ -17,13 +17,7 @@ from numpy.typing import NDArray
 from reconciler.api.objects.semver import Semver
 from reconciler.cel.check import DERIVED_ATTRIBUTE
 from reconciler.cel.compiling import KEPT_SELECTORS, emitted
-from reconciler.cel.errors import (
-    COST_LIMIT,
-    MASK_COST_LIMIT,
-    CelError,
-    Exhausted,
-    Fatal,
-)
+from reconciler.cel.errors import COST_LIMIT, MASK_COST_LIMIT, CelError, Exhausted, Fatal
 from reconciler.cel.evaluation import Frame
 from reconciler.cel.leaves import combinations
 from reconciler.cel.program import KEPT_MASKS, OVERSPENT

@@ -10,25 +10,10 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from reconciler.cel import tree
 from reconciler.cel.check import DERIVED_ATTRIBUTE, Checked, check
 from reconciler.cel.errors import MAX_INCLUDED, RefusedAt
 from reconciler.cel.reading import read
-from reconciler.cel.tree import (
-    Bind,
-    Call,
-    Comprehension,
-    Conditional,
-    Has,
-    Ident,
-    Index,
-    ListOf,
-    Literal,
-    Logic,
-    Macro,
-    MapOf,
-    Node,
-    Select,
-)
 from reconciler.cel.types import CIDR, DEVICE, IP, QUANTITY, SEMVER, Type
 
 NO_BOUND = 2**64 - 1
@@ -134,51 +119,51 @@ class _Estimator:
     def __init__(self, checked: Checked) -> None:
         self._types = checked.types
 
-    def of(self, node: Node, scope: _Scope) -> _Found:
+    def of(self, node: tree.Node, scope: _Scope) -> _Found:
         """The cost of a node with all below, and what is known about its value."""
         match node:
-            case Literal(value=value):
+            case tree.Literal(value=value):
                 return _Found(0, Size(len(value), len(value)) if isinstance(value, (str, bytes)) else _ONE)
-            case Ident(name=name):
+            case tree.Ident(name=name):
                 local = scope.get(name, _Found(0, path=(name,)))
                 size = self._size(node, local.path) or local.size
                 return local._replace(cost=1, size=size)
-            case Has(operand=operand):
+            case tree.Has(operand=operand):
                 return _Found(self.of(operand, scope).cost, _ONE)
-            case Select():
+            case tree.Select():
                 return self._select(node, scope)
-            case Index():
+            case tree.Index():
                 return self._index(node, scope)
-            case Logic(terms=terms):
+            case tree.Logic(terms=terms):
                 return _Found(sum(self.of(term, scope).cost for term in terms), _ONE)
-            case Conditional():
+            case tree.Conditional():
                 return self._conditional(node, scope)
-            case ListOf(elements=elements):
+            case tree.ListOf(elements=elements):
                 found = [self.of(element.value, scope) for element in elements]
                 size = Size(len(found), len(found))
                 parts = _Parts(True, _ONE, _any_of(found))
                 return _Found(_LIST + _total(found), size, parts=parts)
-            case MapOf(entries=entries):
+            case tree.MapOf(entries=entries):
                 keys = [self.of(entry.key, scope) for entry in entries]
                 values = [self.of(entry.value, scope) for entry in entries]
                 parts = _Parts(False, _any_of(keys), _any_of(values))
                 size = Size(len(keys), len(keys))
                 return _Found(_MAP + _total(keys) + _total(values), size, parts=parts)
-            case Bind(name=name, initial=initial, body=body):
+            case tree.Bind(name=name, initial=initial, body=body):
                 bound = self.of(initial, scope)
                 value = self.of(body, {**scope, name: bound})
                 return value._replace(cost=_LIST + bound.cost + value.cost, path=())
-            case Comprehension(macro=macro):
-                optional = macro in (Macro.OPT_MAP, Macro.OPT_FLAT_MAP)
+            case tree.Comprehension(macro=macro):
+                optional = macro in (tree.Macro.OPT_MAP, tree.Macro.OPT_FLAT_MAP)
                 return self._on_optional(node, scope) if optional else self._loop(node, scope)
-            case Call():
+            case tree.Call():
                 return self._call(node, scope)
         raise AssertionError(node)
 
-    def _size(self, node: Node, path: tuple[str, ...] = ()) -> Size | None:
+    def _size(self, node: tree.Node, path: tuple[str, ...] = ()) -> Size | None:
         return _declared(path) or _of_type(self._types[id(node)])
 
-    def _select(self, node: Select, scope: _Scope) -> _Found:
+    def _select(self, node: tree.Select, scope: _Scope) -> _Found:
         operand = self.of(node.operand, scope)
         if node.optional:
             return _Found(1 + operand.cost, self._size(node))
@@ -186,7 +171,7 @@ class _Estimator:
         path = (*operand.path, node.field)
         return _Found(operand.cost + (given.name == "map" or given == DEVICE), self._size(node, path), path)
 
-    def _index(self, node: Index, scope: _Scope) -> _Found:
+    def _index(self, node: tree.Index, scope: _Scope) -> _Found:
         operand, key = self.of(node.operand, scope), self.of(node.key, scope)
         cost = 1 + operand.cost + key.cost
         if node.optional:
@@ -195,19 +180,19 @@ class _Estimator:
         path = (*operand.path, "@items" if is_list else "@values")
         return _Found(cost, operand.parts.value if operand.parts else self._size(node, path), path)
 
-    def _conditional(self, node: Conditional, scope: _Scope) -> _Found:
+    def _conditional(self, node: tree.Conditional, scope: _Scope) -> _Found:
         test, yes, no = (self.of(each, scope) for each in (node.test, node.yes, node.no))
         cost = test.cost + max(yes.cost, no.cost)
         return _Found(cost, yes.bound.join(no.bound), parts=_either(yes.parts, no.parts))
 
-    def _on_optional(self, node: Comprehension, scope: _Scope) -> _Found:
+    def _on_optional(self, node: tree.Comprehension, scope: _Scope) -> _Found:
         """`over.hasValue() ? optional.of(body) : optional.none()`, with the name bound to `over.value()`."""
         over = self.of(node.over, scope)
         body = self.of(node.body, {**scope, node.names[0]: _Found(0)})
-        made = 1 if node.macro is Macro.OPT_MAP else 0
+        made = 1 if node.macro is tree.Macro.OPT_MAP else 0
         return _Found(2 * over.cost + 2 + made + _LIST + body.cost, self._size(node))
 
-    def _loop(self, node: Comprehension, scope: _Scope) -> _Found:
+    def _loop(self, node: tree.Comprehension, scope: _Scope) -> _Found:
         over = self.of(node.over, scope)
         is_list = over.parts.is_list if over.parts else self._types[id(node.over)].name == "list"
         key = _Found(0, over.parts and over.parts.key, (*over.path, "@indices" if is_list else "@keys"))
@@ -218,28 +203,28 @@ class _Estimator:
         tested = self.of(node.where, inner).cost if node.where is not None else 0
         times = over.bound.most
         match node.macro:  # what each turn costs beside the test and the body: tests, what is added to what
-            case Macro.ALL:
+            case tree.Macro.ALL:
                 return _Found(over.cost + times * (3 + body.cost) + 1, _ONE)
-            case Macro.EXISTS:
+            case tree.Macro.EXISTS:
                 return _Found(over.cost + times * (4 + body.cost) + 1, _ONE)
-            case Macro.EXISTS_ONE:
+            case tree.Macro.EXISTS_ONE:
                 return _Found(over.cost + times * (2 + body.cost) + 2, _ONE)
-            case Macro.TRANSFORM_MAP | Macro.TRANSFORM_MAP_ENTRY:
-                turn = tested + body.cost + (3 if node.macro is Macro.TRANSFORM_MAP else 2)
+            case tree.Macro.TRANSFORM_MAP | tree.Macro.TRANSFORM_MAP_ENTRY:
+                turn = tested + body.cost + (3 if node.macro is tree.Macro.TRANSFORM_MAP else 2)
                 return _Found(over.cost + _MAP + times * turn + 1, over.bound)
-            case Macro.SORT_BY:  # the list is bound to a name and mapped to the keys
+            case tree.Macro.SORT_BY:  # the list is bound to a name and mapped to the keys
                 keys = 1 + _LIST + times * (12 + body.cost) + 1
                 sorting, size = _sorted(over.bound, self._types[id(node.body)])
                 return _Found(_LIST + over.cost + 1 + keys + sorting, size)
         item, turn = body.bound, tested + 12 + body.cost
-        if node.macro is Macro.FILTER:
+        if node.macro is tree.Macro.FILTER:
             element = _element(self._types[id(node.over)])
             item = _declared(first.path) or (element and _of_type(element)) or first.bound
             turn += 1
         parts = _Parts(True, _ONE, Size(0, item.most))
         return _Found(over.cost + _LIST + times * turn + 1, over.bound, parts=parts)
 
-    def _call(self, node: Call, scope: _Scope) -> _Found:
+    def _call(self, node: tree.Call, scope: _Scope) -> _Found:
         given = [self.of(each, scope) for each in node.arguments]
         types = [self._types[id(each)] for each in node.arguments]
         if node.function == "dyn":
@@ -248,7 +233,7 @@ class _Estimator:
         parts = _either(given[0].parts, given[1].parts) if node.function == "_+_" else None
         return _Found(cost + _total(given), size or self._size(node), parts=parts)
 
-    def _steps(self, node: Call, given: list[_Found], types: list[Type]) -> tuple[int, Size | None]:
+    def _steps(self, node: tree.Call, given: list[_Found], types: list[Type]) -> tuple[int, Size | None]:
         """The cost of a call beside that of its arguments, and the size of its result, if it has one."""
         name, sizes = node.function, [each.bound for each in given]
         if name in _OPERATORS:
@@ -264,7 +249,7 @@ class _Estimator:
         return _searching(name, sizes, types) or self._on_list(node, given[:1], sizes, types) or (1, None)
 
     def _on_list(
-        self, node: Call, receiver: list[_Found], sizes: list[Size], types: list[Type]
+        self, node: tree.Call, receiver: list[_Found], sizes: list[Size], types: list[Type]
     ) -> tuple[int, Size | None] | None:
         match node.function:
             case "join":
@@ -310,7 +295,7 @@ _SCANS = {
 """Functions that go through their first argument: how often"""
 
 
-def _scanned(node: Call, sizes: list[Size]) -> Size | None:
+def _scanned(node: tree.Call, sizes: list[Size]) -> Size | None:
     """The size of what a function makes of a text."""
     text = sizes[0]
     match node.function:
@@ -385,10 +370,10 @@ def _allocated(size: Size, factor: float) -> tuple[int, Size]:
     return size.times(factor) + 1 + _LIST, size
 
 
-def _constant(node: Call, at: int, otherwise: int) -> int:
+def _constant(node: tree.Call, at: int, otherwise: int) -> int:
     """An argument that is a constant; no number below 0."""
     argument = node.arguments[at] if at < len(node.arguments) else None
-    if isinstance(argument, Literal) and type(argument.value) is int:
+    if isinstance(argument, tree.Literal) and type(argument.value) is int:
         return max(0, argument.value)
     return otherwise
 

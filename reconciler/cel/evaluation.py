@@ -2,25 +2,10 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
+from reconciler.cel import values
 from reconciler.cel.errors import COST_LIMIT, CelError, Exhausted
 from reconciler.cel.library.lists import sort_by
 from reconciler.cel.tree import Macro
-from reconciler.cel.values import (
-    MISSING,
-    NOTHING,
-    Built,
-    DeviceView,
-    Domains,
-    Option,
-    UInt,
-    Value,
-    device_field,
-    entry,
-    key_value,
-    map_key,
-    name_of,
-    truth,
-)
 
 
 class Frame:
@@ -28,9 +13,9 @@ class Frame:
 
     __slots__ = ("device", "remaining", "slots")
 
-    def __init__(self, device: DeviceView, names: int, remaining: int = COST_LIMIT) -> None:
+    def __init__(self, device: values.DeviceView, names: int, remaining: int = COST_LIMIT) -> None:
         self.device = device
-        self.slots: list[Value] = [None] * names
+        self.slots: list[values.Value] = [None] * names
         self.remaining = remaining
 
     def charge(self, steps: int) -> None:
@@ -49,12 +34,12 @@ class Failed:
         self.error = error
 
 
-def decide(terms: Iterable[Callable[[Frame], Value]], frame: Frame, ends_on: bool) -> bool:
+def decide(terms: Iterable[Callable[[Frame], values.Value]], frame: Frame, ends_on: bool) -> bool:
     """Evaluate terms until one equals `ends_on`. Raises the first error if none does."""
     failure: CelError | None = None
     for term in terms:
         try:
-            if truth(term(frame)) is ends_on:
+            if values.truth(term(frame)) is ends_on:
                 return ends_on
         except CelError as exc:
             failure = failure or exc
@@ -63,74 +48,74 @@ def decide(terms: Iterable[Callable[[Frame], Value]], frame: Frame, ends_on: boo
     return not ends_on
 
 
-INDICES = frozenset({str, int, UInt, float, bool})
+INDICES = frozenset({str, int, values.UInt, float, bool})
 """Types that can stand in brackets, whatever is before them"""
 _SHOWN = 200
 """Characters of a key that a message quotes"""
-_EMPTY: dict[str, Value] = {}
+_EMPTY: dict[str, values.Value] = {}
 
 
-def lookup(container: Value, key: Value) -> Value:
+def lookup(container: values.Value, key: values.Value) -> values.Value:
     """The element of a map, list or device, or MISSING, as in values without elements.
 
     Raises CelError for what cannot be an index.
     """
     kind = type(container)
     if type(key) not in INDICES:
-        raise CelError(f"{name_of(key)} cannot be an index")
-    if kind is dict or kind is Built:
-        return container.get(key, MISSING) if type(key) is str else entry(container, key)
-    if kind is Domains:
+        raise CelError(f"{values.name_of(key)} cannot be an index")
+    if kind is dict or kind is values.Built:
+        return container.get(key, values.MISSING) if type(key) is str else values.entry(container, key)
+    if kind is values.Domains:
         return container.get(key, _EMPTY) if type(key) is str else _EMPTY
     if kind is tuple:
         return _item(container, key)
-    if kind is DeviceView:
-        return device_field(container, key)
-    return MISSING
+    if kind is values.DeviceView:
+        return values.device_field(container, key)
+    return values.MISSING
 
 
-def _item(items: tuple[Value, ...], key: Value) -> Value:
-    if type(key) is UInt:
+def _item(items: tuple[values.Value, ...], key: values.Value) -> values.Value:
+    if type(key) is values.UInt:
         key = key.value
     elif type(key) is float and key.is_integer():
         key = int(key)
     if type(key) is not int:
-        raise CelError(f"a list index must be an integer, not {name_of(key)}")
-    return items[key] if 0 <= key < len(items) else MISSING
+        raise CelError(f"a list index must be an integer, not {values.name_of(key)}")
+    return items[key] if 0 <= key < len(items) else values.MISSING
 
 
-def strict(container: Value, key: Value) -> Value:
+def strict(container: values.Value, key: values.Value) -> values.Value:
     """`container[key]`. A missing key is an error (CEL-5). An optional container gives an optional result."""
-    if type(container) is Option:
+    if type(container) is values.Option:
         return optional(container, key)
     found = lookup(container, key)
-    if found is MISSING:
+    if found is values.MISSING:
         what = "index out of bounds" if type(container) is tuple else "no such key"
-        raise CelError(f"{what}: {str(key.value if type(key) is UInt else key)[:_SHOWN]}")
+        raise CelError(f"{what}: {str(key.value if type(key) is values.UInt else key)[:_SHOWN]}")
     return found
 
 
-def optional(container: Value, key: Value) -> Option:
+def optional(container: values.Value, key: values.Value) -> values.Option:
     """`container[?key]`."""
-    if type(container) is Option:
+    if type(container) is values.Option:
         if not container.present:
-            return NOTHING
+            return values.NOTHING
         container = container.value
     found = lookup(container, key)
-    if found is MISSING:
-        return NOTHING
-    return found if type(found) is Option else Option(True, found)
+    if found is values.MISSING:
+        return values.NOTHING
+    return found if type(found) is values.Option else values.Option(True, found)
 
 
-def present(container: Value, key: str) -> bool:
+def present(container: values.Value, key: str) -> bool:
     """`has(container.key)`."""
-    if type(container) is Option:
+    if type(container) is values.Option:
         return container.present and present(container.value, key)
-    return lookup(container, key) is not MISSING
+    return lookup(container, key) is not values.MISSING
 
 
-Run = Callable[[Frame], Value]
-Steps = Callable[[Frame], Iterator[Value]]
+Run = Callable[[Frame], values.Value]
+Steps = Callable[[Frame], Iterator[values.Value]]
 """Binds the names to one element after another; yields the index or key of each that passes `where`."""
 
 _STEP = 3
@@ -144,26 +129,26 @@ def comprehension(macro: Macro, over: Run, slots: list[int], where: Run | None, 
 
 
 def _steps(over: Run, slots: list[int], where: Run | None) -> Steps:
-    def steps(frame: Frame) -> Iterator[Value]:
+    def steps(frame: Frame) -> Iterator[values.Value]:
         for key, value, only in _pairs(over(frame)):
             frame.charge(_STEP)
             if len(slots) == 2:
                 frame.slots[slots[0]], frame.slots[slots[1]] = key, value
             else:
                 frame.slots[slots[0]] = only
-            if where is None or truth(where(frame)):
+            if where is None or values.truth(where(frame)):
                 yield key
 
     return steps
 
 
-def _pairs(value: Value) -> Iterator[tuple[Value, Value, Value]]:
+def _pairs(value: values.Value) -> Iterator[tuple[values.Value, values.Value, values.Value]]:
     """Index or key, value, and the value that a single name is bound to."""
     if type(value) is tuple:
         return ((index, item, item) for index, item in enumerate(value))
     if isinstance(value, dict):
-        return ((key_value(key), item, key_value(key)) for key, item in value.items())
-    raise CelError(f"no such overload: {name_of(value)} has no elements")
+        return ((values.key_value(key), item, values.key_value(key)) for key, item in value.items())
+    raise CelError(f"no such overload: {values.name_of(value)} has no elements")
 
 
 def _all(steps: Steps, _slots: list[int], body: Run) -> Run:
@@ -179,15 +164,15 @@ def _quantifier(steps: Steps, body: Run, *, ends_on: bool) -> Run:
 
 
 def _exists_one(steps: Steps, _slots: list[int], body: Run) -> Run:
-    return lambda frame: sum([truth(body(frame)) for _ in steps(frame)]) == 1
+    return lambda frame: sum([values.truth(body(frame)) for _ in steps(frame)]) == 1
 
 
 def _filter(steps: Steps, slots: list[int], body: Run) -> Run:
-    def run(frame: Frame) -> Value:
-        kept: list[Value] = []
+    def run(frame: Frame) -> values.Value:
+        kept: list[values.Value] = []
         for _ in steps(frame):
             item = frame.slots[slots[0]]
-            if truth(body(frame)):
+            if values.truth(body(frame)):
                 kept.append(item)
         return tuple(kept)
 
@@ -199,20 +184,20 @@ def _map(steps: Steps, _slots: list[int], body: Run) -> Run:
 
 
 def _transform_map(steps: Steps, _slots: list[int], body: Run) -> Run:
-    return lambda frame: Built({map_key(key): body(frame) for key in steps(frame)})
+    return lambda frame: values.Built({values.map_key(key): body(frame) for key in steps(frame)})
 
 
 def _transform_map_entry(steps: Steps, _slots: list[int], body: Run) -> Run:
-    def run(frame: Frame) -> Value:
-        made = Built()
+    def run(frame: Frame) -> values.Value:
+        made = values.Built()
         for _ in steps(frame):
             entries = body(frame)
             if not isinstance(entries, dict):
-                raise CelError(f"no such overload: expected a map, got {name_of(entries)}")
+                raise CelError(f"no such overload: expected a map, got {values.name_of(entries)}")
             frame.charge(len(entries))
             for key, value in entries.items():
-                if entry(made, key_value(key)) is not MISSING:
-                    raise CelError(f"duplicate key {key_value(key)} in a map")
+                if values.entry(made, values.key_value(key)) is not values.MISSING:
+                    raise CelError(f"duplicate key {values.key_value(key)} in a map")
                 made[key] = value
         return made
 
@@ -220,9 +205,9 @@ def _transform_map_entry(steps: Steps, _slots: list[int], body: Run) -> Run:
 
 
 def _sort_by(steps: Steps, slots: list[int], body: Run) -> Run:
-    def run(frame: Frame) -> Value:
-        items: list[Value] = []
-        keys: list[Value] = []
+    def run(frame: Frame) -> values.Value:
+        items: list[values.Value] = []
+        keys: list[values.Value] = []
         for _ in steps(frame):
             items.append(frame.slots[slots[0]])
             keys.append(body(frame))
@@ -233,15 +218,15 @@ def _sort_by(steps: Steps, slots: list[int], body: Run) -> Run:
 
 
 def _on_option(over: Run, slot: int, body: Run, flat: bool) -> Run:
-    def run(frame: Frame) -> Value:
+    def run(frame: Frame) -> values.Value:
         frame.charge(_STEP)
         option = over(frame)
-        if type(option) is not Option:
-            raise CelError(f"no such overload: {name_of(option)} is not optional")
+        if type(option) is not values.Option:
+            raise CelError(f"no such overload: {values.name_of(option)} is not optional")
         if not option.present:
-            return NOTHING
+            return values.NOTHING
         frame.slots[slot] = option.value
-        return body(frame) if flat else Option(True, body(frame))
+        return body(frame) if flat else values.Option(True, body(frame))
 
     return run
 

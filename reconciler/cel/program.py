@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from kernels.types import Mask
+from reconciler.cel import tree
 from reconciler.cel.check import DEVICE_SELECTOR, Checked
 from reconciler.cel.compiling import KEPT_SELECTORS, checked_tree
 from reconciler.cel.errors import MASK_COST_LIMIT, CelError, CelRefused, Exhausted, Fatal, RefusedAt
@@ -20,15 +21,6 @@ from reconciler.cel.evaluate import Emitter
 from reconciler.cel.leaves import ERROR, FATAL, NO, YES, Budget, Codes, Leaf, batch
 from reconciler.cel.reads import Part, Read, reads
 from reconciler.cel.rows import Masks, Rows, Where
-from reconciler.cel.tree import (
-    Call,
-    Conditional,
-    Ident,
-    Literal,
-    Logic,
-    Node,
-    Select,
-)
 from reconciler.cel.values import DeviceView, truth
 
 
@@ -227,17 +219,20 @@ def _patched(mask: Mask, rows: Where, part: Mask) -> Mask:
     return found
 
 
-def _program(node: Node, checked: Checked) -> Program:
+def _program(node: tree.Node, checked: Checked) -> Program:
     match node:
-        case Logic(terms=terms, ends_on=ends_on):
+        case tree.Logic(terms=terms, ends_on=ends_on):
             return Junction([_program(term, checked) for term in terms], ends_on)
-        case Conditional(test=test, yes=yes, no=no):
+        case tree.Conditional(test=test, yes=yes, no=no):
             return Choice(_program(test, checked), _program(yes, checked), _program(no, checked))
-        case Call(function="!_", arguments=(term,)):
+        case tree.Call(function="!_", arguments=(term,)):
             return Negation(_program(term, checked))
-        case Call(
+        case tree.Call(
             function="_in_",
-            arguments=(Literal(value=str(domain)), Select(operand=Ident(name="device"), field=field)),
+            arguments=(
+                tree.Literal(value=str(domain)),
+                tree.Select(operand=tree.Ident(name="device"), field=field),
+            ),
         ):
             return Presence(Part(field), domain)
     emitter = Emitter(checked)

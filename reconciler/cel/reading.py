@@ -10,50 +10,33 @@ from typing import Any, cast
 from lark import Lark, Token
 from lark.exceptions import UnexpectedInput
 
+from reconciler.cel import tree
 from reconciler.cel.check import FUNCTIONS, TYPE_NAMES
 from reconciler.cel.errors import MAX_DEPTH, MAX_LENGTH, MAX_NESTING, CelRefused, RefusedAt
 from reconciler.cel.grammar import built_parser
-from reconciler.cel.tree import (
-    Bind,
-    Call,
-    Comprehension,
-    Conditional,
-    Element,
-    Entry,
-    Has,
-    Ident,
-    Index,
-    ListOf,
-    Literal,
-    Logic,
-    Macro,
-    MapOf,
-    Node,
-    Select,
-)
 from reconciler.cel.values import INT_MAX, INT_MIN, UINT_MAX, UInt, Value
 
 # By name and number of arguments: the macro, and how many arguments are variable names.
-_SHAPES: dict[tuple[str, int], tuple[Macro, int]] = {
-    ("all", 2): (Macro.ALL, 1),
-    ("all", 3): (Macro.ALL, 2),
-    ("exists", 2): (Macro.EXISTS, 1),
-    ("exists", 3): (Macro.EXISTS, 2),
-    ("exists_one", 2): (Macro.EXISTS_ONE, 1),
-    ("exists_one", 3): (Macro.EXISTS_ONE, 2),
-    ("existsOne", 3): (Macro.EXISTS_ONE, 2),
-    ("filter", 2): (Macro.FILTER, 1),
-    ("map", 2): (Macro.MAP, 1),
-    ("map", 3): (Macro.MAP, 1),
-    ("sortBy", 2): (Macro.SORT_BY, 1),
-    ("transformList", 3): (Macro.TRANSFORM_LIST, 2),
-    ("transformList", 4): (Macro.TRANSFORM_LIST, 2),
-    ("transformMap", 3): (Macro.TRANSFORM_MAP, 2),
-    ("transformMap", 4): (Macro.TRANSFORM_MAP, 2),
-    ("transformMapEntry", 3): (Macro.TRANSFORM_MAP_ENTRY, 2),
-    ("transformMapEntry", 4): (Macro.TRANSFORM_MAP_ENTRY, 2),
-    ("optMap", 2): (Macro.OPT_MAP, 1),
-    ("optFlatMap", 2): (Macro.OPT_FLAT_MAP, 1),
+_SHAPES: dict[tuple[str, int], tuple[tree.Macro, int]] = {
+    ("all", 2): (tree.Macro.ALL, 1),
+    ("all", 3): (tree.Macro.ALL, 2),
+    ("exists", 2): (tree.Macro.EXISTS, 1),
+    ("exists", 3): (tree.Macro.EXISTS, 2),
+    ("exists_one", 2): (tree.Macro.EXISTS_ONE, 1),
+    ("exists_one", 3): (tree.Macro.EXISTS_ONE, 2),
+    ("existsOne", 3): (tree.Macro.EXISTS_ONE, 2),
+    ("filter", 2): (tree.Macro.FILTER, 1),
+    ("map", 2): (tree.Macro.MAP, 1),
+    ("map", 3): (tree.Macro.MAP, 1),
+    ("sortBy", 2): (tree.Macro.SORT_BY, 1),
+    ("transformList", 3): (tree.Macro.TRANSFORM_LIST, 2),
+    ("transformList", 4): (tree.Macro.TRANSFORM_LIST, 2),
+    ("transformMap", 3): (tree.Macro.TRANSFORM_MAP, 2),
+    ("transformMap", 4): (tree.Macro.TRANSFORM_MAP, 2),
+    ("transformMapEntry", 3): (tree.Macro.TRANSFORM_MAP_ENTRY, 2),
+    ("transformMapEntry", 4): (tree.Macro.TRANSFORM_MAP_ENTRY, 2),
+    ("optMap", 2): (tree.Macro.OPT_MAP, 1),
+    ("optFlatMap", 2): (tree.Macro.OPT_FLAT_MAP, 1),
 }
 
 
@@ -61,49 +44,49 @@ _ACCUMULATOR = "__result__"
 """The name that no loop can bind"""
 
 
-def global_call(name: str, at: int, arguments: tuple[Node, ...]) -> Node:
+def global_call(name: str, at: int, arguments: tuple[tree.Node, ...]) -> tree.Node:
     """`name(arguments)`."""
     if name == "has" and len(arguments) == 1:
         tested = arguments[0]
-        if isinstance(tested, Has):
+        if isinstance(tested, tree.Has):
             return tested  # as Kubernetes: has(has(a.b)) is has(a.b)
-        if not isinstance(tested, Select) or tested.optional:
+        if not isinstance(tested, tree.Select) or tested.optional:
             raise RefusedAt(at, "has() takes a field selection", "write has(a.b)")
-        return Has(tested.at, _level(tested.at, tested.operand), tested.operand, tested.field)
-    return Call(at, _level(at, *arguments), name, arguments, False)
+        return tree.Has(tested.at, _level(tested.at, tested.operand), tested.operand, tested.field)
+    return tree.Call(at, _level(at, *arguments), name, arguments, False)
 
 
-def member_call(name: str, at: int, target: Node, arguments: tuple[Node, ...]) -> Node:
+def member_call(name: str, at: int, target: tree.Node, arguments: tuple[tree.Node, ...]) -> tree.Node:
     """`target.name(arguments)`."""
-    if isinstance(target, Ident):
+    if isinstance(target, tree.Ident):
         if target.name == "cel" and name == "bind" and len(arguments) == 3:
-            return Bind(at, _level(at, *arguments), _name(arguments[0]), arguments[1], arguments[2])
+            return tree.Bind(at, _level(at, *arguments), _name(arguments[0]), arguments[1], arguments[2])
         # `ip.isCanonical` is a known function; `ip.family()` is a member call on the variable `ip`.
         qualified = f"{target.name}.{name}"
         if (qualified, False) in FUNCTIONS:
-            return Call(at, _level(at, *arguments), qualified, arguments, False)
+            return tree.Call(at, _level(at, *arguments), qualified, arguments, False)
     if shape := _SHAPES.get((name, len(arguments))):
         return _comprehension(shape, at, target, arguments)
     everything = (target, *arguments)
-    return Call(at, _level(at, *everything), name, everything, True)
+    return tree.Call(at, _level(at, *everything), name, everything, True)
 
 
 def _comprehension(
-    shape: tuple[Macro, int], at: int, over: Node, arguments: tuple[Node, ...]
-) -> Comprehension:
+    shape: tuple[tree.Macro, int], at: int, over: tree.Node, arguments: tuple[tree.Node, ...]
+) -> tree.Comprehension:
     macro, names = shape
     bound = tuple(_name(argument) for argument in arguments[:names])
-    if _ACCUMULATOR in bound and macro not in (Macro.OPT_MAP, Macro.OPT_FLAT_MAP):
+    if _ACCUMULATOR in bound and macro not in (tree.Macro.OPT_MAP, tree.Macro.OPT_FLAT_MAP):
         raise RefusedAt(at, f"{_ACCUMULATOR} is reserved", "use another name")
     if len(set(bound)) != len(bound):
         raise RefusedAt(at, f"the variable {bound[0]} is declared twice", "use two different names")
     *where, body = arguments[names:]
     depth = _level(at, over, *where, body)
-    return Comprehension(at, depth, macro, over, bound, where[0] if where else None, body)
+    return tree.Comprehension(at, depth, macro, over, bound, where[0] if where else None, body)
 
 
-def _name(node: Node) -> str:
-    if not isinstance(node, Ident) or "." in node.name:
+def _name(node: tree.Node) -> str:
+    if not isinstance(node, tree.Ident) or "." in node.name:
         raise RefusedAt(node.at, "expected a variable name", "use a plain identifier")
     return node.name
 
@@ -221,11 +204,11 @@ _RESERVED = frozenset(
 )
 
 
-def read(expression: str) -> Node:
+def read(expression: str) -> tree.Node:
     """The tree of an expression. Raises CelRefused."""
     try:
         _check_limits(expression)
-        return cast("Node", _parser().parse(expression))
+        return cast("tree.Node", _parser().parse(expression))
     except RefusedAt as refusal:
         raise refusal.with_text(expression) from None
     except UnexpectedInput as error:
@@ -275,44 +258,44 @@ def _at(token: Token) -> int:
     return token.start_pos or 0
 
 
-def _level(at: int, *nodes: Node) -> int:
+def _level(at: int, *nodes: tree.Node) -> int:
     depth = 1 + max((node.depth for node in nodes), default=0)
     if depth > MAX_DEPTH:
         raise RefusedAt(at, "the expression is nested too deeply", f"use at most {MAX_DEPTH} levels")
     return depth
 
 
-def _call(function: str, token: Token, arguments: Sequence[Node], member: bool = False) -> Node:
+def _call(function: str, token: Token, arguments: Sequence[tree.Node], member: bool = False) -> tree.Node:
     at = _at(token)
-    return Call(at, _level(at, *arguments), function, tuple(arguments), member)
+    return tree.Call(at, _level(at, *arguments), function, tuple(arguments), member)
 
 
-def _binary(children: list[Any]) -> Node:
+def _binary(children: list[Any]) -> tree.Node:
     """`a op b`; the grammar pairs `a` with `op` in a separate rule."""
     if len(children) == 1:
-        return cast("Node", children[0])
+        return cast("tree.Node", children[0])
     (left, operator), right = children
     return _call(f"_{operator}_", operator, (left, right))
 
 
-def _logic(children: list[Any], ends_on: bool) -> Node:
+def _logic(children: list[Any], ends_on: bool) -> tree.Node:
     if len(children) == 1:
-        return cast("Node", children[0])
+        return cast("tree.Node", children[0])
     left, operator, right = children
     # One node for a chain of any length: a || b || c ... must not become a deep tree.
-    same = isinstance(left, Logic) and left.ends_on is ends_on
+    same = isinstance(left, tree.Logic) and left.ends_on is ends_on
     terms = (*left.terms, right) if same else (left, right)
     at = _at(operator)
-    return Logic(at, max(left.depth if same else 0, _level(at, *terms[-2:])), terms, ends_on)
+    return tree.Logic(at, max(left.depth if same else 0, _level(at, *terms[-2:])), terms, ends_on)
 
 
 def _nodes(children: Sequence[Any]) -> list[Any]:
     return [child for child in children if not isinstance(child, Token)]
 
 
-def _arguments(children: Sequence[Any]) -> tuple[Node, ...]:
+def _arguments(children: Sequence[Any]) -> tuple[tree.Node, ...]:
     """The arguments of a call; they share a grammar rule with the elements of a list."""
-    elements: list[Element] = next((child for child in children if isinstance(child, list)), [])
+    elements: list[tree.Element] = next((child for child in children if isinstance(child, list)), [])
     for element in elements:
         if element.optional:
             raise RefusedAt(element.at, "an argument cannot be optional", "remove the question mark")
@@ -331,12 +314,12 @@ def _field(token: Token) -> str:
     return str(token)
 
 
-def _qualified(node: Node) -> str:
+def _qualified(node: tree.Node) -> str:
     """`a.b.c` for selections of a name; empty for other nodes."""
-    if isinstance(node, Ident):
+    if isinstance(node, tree.Ident):
         return node.name
-    below = _qualified(node.operand) if isinstance(node, Select) else ""
-    return f"{below}.{node.field}" if below and isinstance(node, Select) else ""
+    below = _qualified(node.operand) if isinstance(node, tree.Select) else ""
+    return f"{below}.{node.field}" if below and isinstance(node, tree.Select) else ""
 
 
 class _Builder:
@@ -344,16 +327,16 @@ class _Builder:
 
     member = primary = staticmethod(lambda children: children[0])
 
-    def expr(self, children: list[Any]) -> Node:
+    def expr(self, children: list[Any]) -> tree.Node:
         if len(children) == 1:
-            return cast("Node", children[0])
+            return cast("tree.Node", children[0])
         test, mark, yes, _, no = children
-        return Conditional(_at(mark), _level(_at(mark), test, yes, no), test, yes, no)
+        return tree.Conditional(_at(mark), _level(_at(mark), test, yes, no), test, yes, no)
 
-    def conditionalor(self, children: list[Any]) -> Node:
+    def conditionalor(self, children: list[Any]) -> tree.Node:
         return _logic(children, True)
 
-    def conditionaland(self, children: list[Any]) -> Node:
+    def conditionaland(self, children: list[Any]) -> tree.Node:
         return _logic(children, False)
 
     relation = addition = multiplication = staticmethod(_binary)
@@ -365,77 +348,77 @@ class _Builder:
     )
     unary_not = unary_neg = staticmethod(lambda children: children[0])
 
-    def unary(self, children: list[Any]) -> Node:
+    def unary(self, children: list[Any]) -> tree.Node:
         *operators, operand = children
         # As Kubernetes: each two operators are none, whatever they stand before.
         if len(operators) % 2 == 0:
-            return cast("Node", operand)
+            return cast("tree.Node", operand)
         return _call(f"{operators[0]}_", operators[0], (operand,))
 
-    def member_dot(self, children: list[Any]) -> Node:
+    def member_dot(self, children: list[Any]) -> tree.Node:
         operand, dot, field = children
         if dot == "." and (name := f"{_qualified(operand)}.{field}") in TYPE_NAMES:
-            return Ident(operand.at, 1, name)
-        return Select(_at(field), _level(_at(field), operand), operand, _field(field), dot == ".?")
+            return tree.Ident(operand.at, 1, name)
+        return tree.Select(_at(field), _level(_at(field), operand), operand, _field(field), dot == ".?")
 
     member_dot_optional = member_dot
 
-    def member_dot_arg(self, children: list[Any]) -> Node:
+    def member_dot_arg(self, children: list[Any]) -> tree.Node:
         target, _, name, *rest = children
         return member_call(_field(name), _at(name), target, _arguments(rest))
 
-    def member_index(self, children: list[Any]) -> Node:
+    def member_index(self, children: list[Any]) -> tree.Node:
         operand, bracket = children[:2]
         key = _nodes(children)[1]
         optional = isinstance(children[2], Token)
-        return Index(_at(bracket), _level(_at(bracket), operand, key), operand, key, optional)
+        return tree.Index(_at(bracket), _level(_at(bracket), operand, key), operand, key, optional)
 
     member_index_optional = member_index
 
-    def member_object(self, children: list[Any]) -> Node:
+    def member_object(self, children: list[Any]) -> tree.Node:
         raise RefusedAt(_at(children[1]), "message types are not supported", "use a map: {'key': value}")
 
     def fieldinits(self, children: list[Any]) -> list[Any]:
         return children
 
-    def ident(self, children: list[Any]) -> Node:
-        return Ident(_at(children[-1]), 1, _identifier(children[-1]))
+    def ident(self, children: list[Any]) -> tree.Node:
+        return tree.Ident(_at(children[-1]), 1, _identifier(children[-1]))
 
     dot_ident = ident
 
-    def ident_arg(self, children: list[Any]) -> Node:
+    def ident_arg(self, children: list[Any]) -> tree.Node:
         name = next(child for child in children if isinstance(child, Token) and child != ".")
         return global_call(_identifier(name), _at(name), _arguments(children))
 
     dot_ident_arg = ident_arg
 
-    def paren_expr(self, children: list[Any]) -> Node:
+    def paren_expr(self, children: list[Any]) -> tree.Node:
         return children[1]
 
-    def list_lit(self, children: list[Any]) -> Node:
-        elements: list[Element] = next((child for child in children if isinstance(child, list)), [])
+    def list_lit(self, children: list[Any]) -> tree.Node:
+        elements: list[tree.Element] = next((child for child in children if isinstance(child, list)), [])
         at = _at(children[0])
-        return ListOf(at, _level(at, *elements), tuple(elements))
+        return tree.ListOf(at, _level(at, *elements), tuple(elements))
 
-    def map_lit(self, children: list[Any]) -> Node:
-        entries: list[Entry] = next((child for child in children if isinstance(child, list)), [])
+    def map_lit(self, children: list[Any]) -> tree.Node:
+        entries: list[tree.Entry] = next((child for child in children if isinstance(child, list)), [])
         at = _at(children[0])
-        return MapOf(at, _level(at, *entries), tuple(entries))
+        return tree.MapOf(at, _level(at, *entries), tuple(entries))
 
     exprlist = items = mapinits = staticmethod(_nodes)
 
-    def element(self, children: list[Any]) -> Element:
+    def element(self, children: list[Any]) -> tree.Element:
         value = children[-1]
-        return Element(value.at, value.depth, value, len(children) == 2)
+        return tree.Element(value.at, value.depth, value, len(children) == 2)
 
-    def mapinit(self, children: list[Any]) -> Entry:
+    def mapinit(self, children: list[Any]) -> tree.Entry:
         key, value = _nodes(children)
-        return Entry(key.at, max(key.depth, value.depth), key, value, isinstance(children[0], Token))
+        return tree.Entry(key.at, max(key.depth, value.depth), key, value, isinstance(children[0], Token))
 
-    def literal(self, children: list[Any]) -> Node:
+    def literal(self, children: list[Any]) -> tree.Node:
         (token,) = children
         try:
             value = literal(token.type, str(token))
         except ValueError as exc:
             raise RefusedAt(_at(token), str(exc), "fix the literal") from None
-        return Literal(_at(token), 1, value)
+        return tree.Literal(_at(token), 1, value)

@@ -8,23 +8,9 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.cel import tree
 from reconciler.cel.errors import CelRefused
 from reconciler.cel.reading import read
-from reconciler.cel.tree import (
-    Bind,
-    Call,
-    Comprehension,
-    Has,
-    Ident,
-    Index,
-    ListOf,
-    Literal,
-    Logic,
-    Node,
-    Select,
-    bound_names,
-    children,
-)
 
 
 class Part(StrEnum):
@@ -58,27 +44,27 @@ _MAPS = frozenset({Part.ATTRIBUTES, Part.CAPACITY})
 EVERYTHING = frozenset(Read(part) for part in Part)
 
 
-def reads(node: Node, hidden: bool = False) -> frozenset[Read]:
+def reads(node: tree.Node, hidden: bool = False) -> frozenset[Read]:
     """What a tree reads of the device; `hidden` if a bound name hides `device`."""
     found_path = None if hidden else path(node)
     if found_path is not None:
         return frozenset({_read(*found_path)})
-    if isinstance(node, Ident):
+    if isinstance(node, tree.Ident):
         return EVERYTHING if node.name == "device" and not hidden else frozenset()
     found: frozenset[Read] = frozenset()
-    hides = "device" in bound_names(node)
-    for index, child in enumerate(children(node)):
+    hides = "device" in tree.bound_names(node)
+    for index, child in enumerate(tree.children(node)):
         keys = _keys(node, child) if index == 0 and not hidden else None
         found |= reads(child, hidden or (hides and index > 0)) if keys is None else frozenset({keys})
     return found
 
 
-def _keys(node: Node, child: Node) -> Read | None:
+def _keys(node: tree.Node, child: tree.Node) -> Read | None:
     """The read of a map of which only the keys matter: in `size(map)`, or in a loop with one name."""
-    if isinstance(node, Comprehension):
+    if isinstance(node, tree.Comprehension):
         keys_only = len(node.names) == 1
     else:
-        keys_only = isinstance(node, Call) and node.function == "size"
+        keys_only = isinstance(node, tree.Call) and node.function == "size"
     found = path(child) if keys_only else None
     if found is None or found[0] not in _MAPS or len(found[1]) > 1:
         return None
@@ -90,16 +76,16 @@ def _read(part: Part, keys: tuple[str, ...]) -> Read:
     return Read(part, domain, name)
 
 
-def path(node: Node) -> tuple[Part, tuple[str, ...]] | None:
+def path(node: tree.Node) -> tuple[Part, tuple[str, ...]] | None:
     """The keys after `device.part` if all are constants; keys after the second select within a value."""
     match node:
-        case Select(operand=Ident(name="device"), field=field):
+        case tree.Select(operand=tree.Ident(name="device"), field=field):
             return Part(field), ()
-        case Select(operand=operand, field=key) | Has(operand=operand, field=key):
+        case tree.Select(operand=operand, field=key) | tree.Has(operand=operand, field=key):
             pass
-        case Call(function="_in_", arguments=(Literal(value=str(key)), operand)):
+        case tree.Call(function="_in_", arguments=(tree.Literal(value=str(key)), operand)):
             pass
-        case Index(operand=operand, key=Literal(value=str(key))):
+        case tree.Index(operand=operand, key=tree.Literal(value=str(key))):
             pass
         case _:
             return None
@@ -114,7 +100,7 @@ MAX_PATH = 3
 """Maximum levels of a path that is inlined."""
 
 
-def inline(root: Node) -> Node:
+def inline(root: tree.Node) -> tree.Node:
     """The tree with names bound to paths replaced by the paths.
 
     `cel.bind(d, device.attributes["x"], d.a == 1)` becomes `device.attributes["x"].a == 1`, only if the
@@ -125,36 +111,40 @@ def inline(root: Node) -> Node:
     return root if _hides_device(root) else _inline(root, {})
 
 
-def _inline(node: Node, paths: Mapping[str, Node]) -> Node:
-    if isinstance(node, Ident):
+def _inline(node: tree.Node, paths: Mapping[str, tree.Node]) -> tree.Node:
+    if isinstance(node, tree.Ident):
         return paths.get(node.name, node)
-    if isinstance(node, Bind):
+    if isinstance(node, tree.Bind):
         initial = _inline(node.initial, paths)
         if _is_path(initial):
             return _inline(node.body, {**paths, node.name: initial})
-    inner = {name: path for name, path in paths.items() if name not in bound_names(node)}
+    inner = {name: path for name, path in paths.items() if name not in tree.bound_names(node)}
     replaced = {
-        child: _inline(child, inner if index > 0 else paths) for index, child in enumerate(children(node))
+        child: _inline(child, inner if index > 0 else paths)
+        for index, child in enumerate(tree.children(node))
     }
     return _rebuild(node, replaced)
 
 
-def _is_path(node: Node) -> bool:
+def _is_path(node: tree.Node) -> bool:
     if node.depth > MAX_PATH:
         return False
     match node:
-        case Ident(name="device"):
+        case tree.Ident(name="device"):
             return True
-        case Select(operand=operand, optional=False) | Index(operand=operand, key=Literal(), optional=False):
+        case (
+            tree.Select(operand=operand, optional=False)
+            | tree.Index(operand=operand, key=tree.Literal(), optional=False)
+        ):
             return _is_path(operand)
     return False
 
 
-def _hides_device(node: Node) -> bool:
-    return "device" in bound_names(node) or any(_hides_device(child) for child in children(node))
+def _hides_device(node: tree.Node) -> bool:
+    return "device" in tree.bound_names(node) or any(_hides_device(child) for child in tree.children(node))
 
 
-def _rebuild(node: Node, replaced: dict[Node, Node]) -> Node:
+def _rebuild(node: tree.Node, replaced: dict[tree.Node, tree.Node]) -> tree.Node:
     """`node` with other children; `node` itself if they are the same."""
     if all(old is new for old, new in replaced.items()):
         return node
@@ -162,7 +152,7 @@ def _rebuild(node: Node, replaced: dict[Node, Node]) -> Node:
     def renewed(value: Any) -> Any:
         if isinstance(value, tuple):
             return tuple(renewed(item) for item in value)
-        return replaced.get(value, value) if isinstance(value, Node) else value
+        return replaced.get(value, value) if isinstance(value, tree.Node) else value
 
     rebuilt = replace(node, **{name: renewed(getattr(node, name)) for name in node.__struct_fields__})
     return replace(rebuilt, depth=max(node.depth, 1 + max(child.depth for child in replaced.values())))
@@ -181,28 +171,32 @@ def drivers_of(expression: str) -> frozenset[str] | None:
         return None
 
 
-def _drivers(node: Node) -> frozenset[str] | None:
+def _drivers(node: tree.Node) -> frozenset[str] | None:
     match node:
-        case Logic(terms=terms, ends_on=ends_on):
+        case tree.Logic(terms=terms, ends_on=ends_on):
             found = [_drivers(term) for term in terms]
             known = [one for one in found if one is not None]
             if ends_on:  # any term may make it true
                 return frozenset().union(*known) if len(known) == len(found) else None
             return frozenset.intersection(*known) if known else None
-        case Call(function="_==_", arguments=(left, right)):
+        case tree.Call(function="_==_", arguments=(left, right)):
             return _same(left, right) or _same(right, left)
-        case Call(function="_in_", arguments=(asked, ListOf(elements=elements))) if _is_driver(asked):
+        case tree.Call(function="_in_", arguments=(asked, tree.ListOf(elements=elements))) if _is_driver(
+            asked
+        ):
             names = [one.value for one in elements if not one.optional]
-            texts = [one.value for one in names if isinstance(one, Literal) and isinstance(one.value, str)]
+            texts = [
+                one.value for one in names if isinstance(one, tree.Literal) and isinstance(one.value, str)
+            ]
             return frozenset(texts) if len(texts) == len(elements) else None
     return None
 
 
-def _same(asked: Node, given: Node) -> frozenset[str] | None:
-    if _is_driver(asked) and isinstance(given, Literal) and isinstance(given.value, str):
+def _same(asked: tree.Node, given: tree.Node) -> frozenset[str] | None:
+    if _is_driver(asked) and isinstance(given, tree.Literal) and isinstance(given.value, str):
         return frozenset([given.value])
     return None
 
 
-def _is_driver(node: Node) -> bool:
+def _is_driver(node: tree.Node) -> bool:
     return path(node) == (Part.DRIVER, ())

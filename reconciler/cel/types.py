@@ -12,22 +12,8 @@ from msgspec import Struct
 
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.semver import Semver
+from reconciler.cel import values
 from reconciler.cel.errors import CelError
-from reconciler.cel.values import (
-    Built,
-    Computed,
-    Domains,
-    Duration,
-    Format,
-    Meter,
-    Option,
-    Timestamp,
-    TypeValue,
-    UInt,
-    Url,
-    Value,
-    name_of,
-)
 from reconciler.errors import Inconsistent
 
 
@@ -215,23 +201,23 @@ _SHORT = {
 _HELD_AS: Mapping[str, frozenset[type]] = {
     "bool": frozenset({bool}),
     "int": frozenset({int}),
-    "uint": frozenset({UInt}),
+    "uint": frozenset({values.UInt}),
     "double": frozenset({float}),
     "string": frozenset({str}),
     "bytes": frozenset({bytes}),
     "null_type": frozenset({type(None)}),
     "list": frozenset({tuple}),
-    "map": frozenset({dict, Built, Domains}),
-    "optional_type": frozenset({Option}),
-    "type": frozenset({TypeValue}),
-    QUANTITY.name: frozenset({Quantity, Computed}),
+    "map": frozenset({dict, values.Built, values.Domains}),
+    "optional_type": frozenset({values.Option}),
+    "type": frozenset({values.TypeValue}),
+    QUANTITY.name: frozenset({Quantity, values.Computed}),
     SEMVER.name: frozenset({Semver}),
     "net.IP": frozenset({IPv4Address, IPv6Address}),
     "net.CIDR": frozenset({IPv4Interface, IPv6Interface}),
-    "kubernetes.URL": frozenset({Url}),
-    "kubernetes.NamedFormat": frozenset({Format}),
-    "google.protobuf.Duration": frozenset({Duration}),
-    "google.protobuf.Timestamp": frozenset({Timestamp}),
+    "kubernetes.URL": frozenset({values.Url}),
+    "kubernetes.NamedFormat": frozenset({values.Format}),
+    "google.protobuf.Duration": frozenset({values.Duration}),
+    "google.protobuf.Timestamp": frozenset({values.Timestamp}),
 }
 """By static type: the Python types of its values."""
 
@@ -241,7 +227,7 @@ class Overload(Struct, frozen=True):
 
     parameters: tuple[Type, ...]
     result: Type
-    run: Callable[..., Value]
+    run: Callable[..., values.Value]
     cost: Callable[..., int] | None
     """Steps of a call beyond the first, computed from the arguments."""
     metered: bool
@@ -256,7 +242,7 @@ Kind = type | tuple[type, type]
 """The Python type of a value; of a list also that of its first element."""
 
 
-def kind_of(value: Value) -> Kind:
+def kind_of(value: values.Value) -> Kind:
     """The kind of a value. As Kubernetes, nobody looks at more than the first element of a list."""
     return (tuple, type(value[0])) if type(value) is tuple and value else type(value)
 
@@ -283,13 +269,13 @@ class Library:
 
     def function(
         self, name: str, *signatures: str, cost: Callable[..., int] | None = None, metered: bool = False
-    ) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
+    ) -> Callable[[Callable[..., values.Value]], Callable[..., values.Value]]:
         """Declare `name(...)`; a signature looks like `int, list(T) -> T`."""
         return self._declare((name, False), signatures, cost, metered)
 
     def member(
         self, name: str, *signatures: str, cost: Callable[..., int] | None = None, metered: bool = False
-    ) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
+    ) -> Callable[[Callable[..., values.Value]], Callable[..., values.Value]]:
         """Declare `receiver.name(...)`; the receiver is the first parameter."""
         return self._declare((name, True), signatures, cost, metered)
 
@@ -299,8 +285,8 @@ class Library:
 
     def _declare(
         self, key: Key, signatures: Iterable[str], cost: Callable[..., int] | None, metered: bool
-    ) -> Callable[[Callable[..., Value]], Callable[..., Value]]:
-        def enter(run: Callable[..., Value]) -> Callable[..., Value]:
+    ) -> Callable[[Callable[..., values.Value]], Callable[..., values.Value]]:
+        def enter(run: Callable[..., values.Value]) -> Callable[..., values.Value]:
             overloads = self.table.setdefault(key, [])
             for signature in signatures:
                 parameters, result = signature.split(" -> ")
@@ -310,7 +296,7 @@ class Library:
         return enter
 
 
-def _unreachable(*_: Value) -> Value:
+def _unreachable(*_: values.Value) -> values.Value:
     raise Inconsistent("the evaluator carries this call out by itself")
 
 
@@ -354,7 +340,7 @@ class Dispatch:
         self._overloads = overloads
         self._chosen: dict[tuple[Kind, ...], Overload] = {}
 
-    def __call__(self, meter: Meter, arguments: list[Any]) -> Value:
+    def __call__(self, meter: values.Meter, arguments: list[Any]) -> values.Value:
         """Run the overload that fits. Raises CelError if none does."""
         kinds = tuple(map(kind_of, arguments))
         overload = self._chosen.get(kinds) or self._choose(kinds, arguments)
@@ -366,5 +352,5 @@ class Dispatch:
             if overload.takes(kinds):
                 self._chosen[kinds] = overload
                 return overload
-        given = ", ".join(map(name_of, arguments))
+        given = ", ".join(map(values.name_of, arguments))
         raise CelError(f"no such overload: {self._name} of ({given})")

@@ -157,11 +157,7 @@ def _is_off(gate: FeatureGate, shown: Collection[str], minor: int) -> bool:
 
 
 REVIEW = Resource(
-    "SelfSubjectAccessReview",
-    "authorization.k8s.io",
-    "v1",
-    "selfsubjectaccessreviews",
-    namespaced=False,
+    "SelfSubjectAccessReview", "authorization.k8s.io", "v1", "selfsubjectaccessreviews", namespaced=False
 )
 
 

@@ -15,17 +15,7 @@ import structlog
 from msgspec import Struct
 from pydantic_core import from_json
 
-from reconciler.errors import (
-    Conflict,
-    Gone,
-    Paused,
-    Protected,
-    ReconcilerError,
-    Rejected,
-    Relist,
-    Retry,
-    Undecided,
-)
+from reconciler import errors
 
 log = structlog.get_logger()
 
@@ -101,7 +91,7 @@ BUDGET = "DisruptionBudget"
 """The cause that an API server gives if a budget does not allow an eviction"""
 
 
-def refusal(method: str, path: str, response: Response) -> ReconcilerError:
+def refusal(method: str, path: str, response: Response) -> errors.ReconcilerError:
     """The error for a response outside 200 to 299. Its message contains that of the server.
 
     A server that failed (500, 502, 504) may have applied the write; one that is too busy (429, 503) has
@@ -114,18 +104,18 @@ def refusal(method: str, path: str, response: Response) -> ReconcilerError:
     after = _seconds(response, status)
     match response.status:
         case 404:
-            return Gone(message)
+            return errors.Gone(message)
         case 409:
-            return Conflict(message)
+            return errors.Conflict(message)
         case 410:
-            return Relist(message)
+            return errors.Relist(message)
         case 429 if any(isinstance(one, dict) and one.get("reason") == BUDGET for one in _causes(status)):
-            return Protected(message, after=after)
+            return errors.Protected(message, after=after)
         case 401 | 408 | 429 | 503:
-            return Retry(message, after=after, busy=response.status != 401)
+            return errors.Retry(message, after=after, busy=response.status != 401)
         case code if code >= 500:
-            return (Retry if method in READS else Undecided)(message, after=after, busy=True)
-    return Rejected(message)
+            return (errors.Retry if method in READS else errors.Undecided)(message, after=after, busy=True)
+    return errors.Rejected(message)
 
 
 def _remedy(code: int, said: str) -> str:
@@ -208,9 +198,9 @@ class PatientTransport:
             try:
                 response = await self._behind.send(request)
                 error = refusal(request.method, request.path, response) if response.status >= 400 else None
-                if not isinstance(error, Retry):
+                if not isinstance(error, errors.Retry):
                     return response
-            except Retry as exc:
+            except errors.Retry as exc:
                 error = exc
             if not error.busy:
                 raise error
@@ -225,7 +215,7 @@ class PatientTransport:
 
 def never(path: str) -> None:
     """The check of a process that must not write. Raises Rejected."""
-    raise Rejected(f"shadow mode writes nothing: {path} was not sent")
+    raise errors.Rejected(f"shadow mode writes nothing: {path} was not sent")
 
 
 class PauseReasons:
@@ -251,4 +241,4 @@ class PauseReasons:
     def check(self, path: str = "") -> None:
         """Raise Paused unless writes are enabled, or the write renews a Lease."""
         if self._reasons and not path.startswith(LEASES):
-            raise Paused(f"writes are paused: {self}")
+            raise errors.Paused(f"writes are paused: {self}")

@@ -113,12 +113,7 @@ class Writer:
     """
 
     def __init__(
-        self,
-        client: Client,
-        served: Served,
-        *,
-        withdrawals: Withdrawals,
-        now: Callable[[], datetime],
+        self, client: Client, served: Served, *, withdrawals: Withdrawals, now: Callable[[], datetime]
     ) -> None:
         """`withdrawals` records those in flight; `now` returns the time of day with its zone."""
         self._client = client
@@ -235,21 +230,13 @@ class Writer:
         return _answer(await self._client.patch(self._claims, claim.key, patch, subresource="status"))
 
     async def _mark(
-        self,
-        key: ObjectKey,
-        version: str,
-        finalizers: Iterable[str],
-        annotations: Mapping[str, str | None],
+        self, key: ObjectKey, version: str, finalizers: Iterable[str], annotations: Mapping[str, str | None]
     ) -> ResourceClaim:
         patch = self._marking(key, version, finalizers, annotations)
         return _answer(await self._client.patch(self._claims, key, patch))
 
     def _marking(
-        self,
-        key: ObjectKey,
-        version: str,
-        finalizers: Iterable[str],
-        annotations: Mapping[str, str | None],
+        self, key: ObjectKey, version: str, finalizers: Iterable[str], annotations: Mapping[str, str | None]
     ) -> Raw:
         # The patch replaces the whole list. The version makes sure that it is the list that was read.
         patch = _from(key, version)

@@ -3,13 +3,7 @@
 import json
 from typing import Any
 
-from reconciler.api.validation.bodies import (
-    Refusal,
-    bad_request,
-    copy,
-    decode_json,
-    not_implemented,
-)
+from reconciler.api.validation.bodies import Refusal, bad_request, copy, decode_json, not_implemented
 from reconciler.api.validation.fields import Field, WrongType
 from reconciler.api.validation.kinds import GroupVersion, Object
 from reconciler.embedded.managers import (

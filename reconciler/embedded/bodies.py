@@ -3,16 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from reconciler.api.validation.bodies import (
-    Refusal,
-    bad_request,
-    copy,
-    decode_json,
-    invalid,
-    patch_failed,
-    same,
-    unsupported_media_type,
-)
+from reconciler.api.validation import bodies
 from reconciler.api.validation.fields import Cause
 from reconciler.api.validation.kinds import Object, ServedKind, strategic_merge
 from reconciler.api.versions.shapes import mapping
@@ -91,9 +82,8 @@ _KINDS: Mapping[tuple[str, str], Mapping[int, _Member]] = {
     ("authentication.k8s.io/v1", "SelfSubjectReview"): {},
     ("authorization.k8s.io/v1", "SelfSubjectAccessReview"): {
         2: _Member(
-            "spec",
-            {1: _Member("resourceAttributes", _RESOURCE), 2: _Member("nonResourceAttributes", _PATH)},
-        ),
+            "spec", {1: _Member("resourceAttributes", _RESOURCE), 2: _Member("nonResourceAttributes", _PATH)}
+        )
     },
     ("authorization.k8s.io/v1", "SelfSubjectRulesReview"): {2: _Member("spec", {1: _Member("namespace")})},
 }
@@ -102,16 +92,16 @@ _KINDS: Mapping[tuple[str, str], Mapping[int, _Member]] = {
 def decode_protobuf(body: bytes) -> Object:
     """The object in a protobuf envelope. Raises a 400, or a 415 for other kinds."""
     if not body.startswith(_MAGIC):
-        raise bad_request("a protobuf body must start with the Kubernetes envelope")
+        raise bodies.bad_request("a protobuf body must start with the Kubernetes envelope")
     try:
         envelope = dict(_fields(body[len(_MAGIC) :]))
         head = _message(envelope.get(1, b""), _TYPE_META)
         members = _KINDS.get((head.get("apiVersion", ""), head.get("kind", "")))
         if members is None:
-            raise unsupported_media_type()
+            raise bodies.unsupported_media_type()
         return {**head, **_message(envelope.get(2, b""), members)}
     except (AttributeError, ValueError, IndexError, TypeError) as exc:
-        raise bad_request(f"protobuf parse error: {exc}") from exc
+        raise bodies.bad_request(f"protobuf parse error: {exc}") from exc
 
 
 def _message(data: bytes, members: Mapping[int, _Member]) -> Object:
@@ -197,8 +187,8 @@ def decode_body(request: Request) -> Any:
     if media == MEDIA:
         return decode_protobuf(request.body)
     if media not in ("", "application/json"):
-        raise unsupported_media_type()
-    return decode_json(request.body)
+        raise bodies.unsupported_media_type()
+    return bodies.decode_json(request.body)
 
 
 MAX_OPERATIONS = 10_000
@@ -220,13 +210,15 @@ def merge(target: Any, patch: Any) -> Any:
 def apply_json_patch(document: Any, operations: Any) -> Any:
     """Apply the operations in order. Raises 400 for a malformed patch, 422 for one that does not fit."""
     if not isinstance(operations, list):
-        raise bad_request("a JSON patch is an array of operations")
+        raise bodies.bad_request("a JSON patch is an array of operations")
     if len(operations) > MAX_OPERATIONS:
-        raise Refusal(413, "RequestEntityTooLarge", f"the patch may have at most {MAX_OPERATIONS} operations")
-    result = copy(document)
+        raise bodies.Refusal(
+            413, "RequestEntityTooLarge", f"the patch may have at most {MAX_OPERATIONS} operations"
+        )
+    result = bodies.copy(document)
     for operation in operations:
         if not isinstance(operation, dict) or not isinstance(operation.get("path"), str):
-            raise bad_request("an operation of a JSON patch is an object with a path")
+            raise bodies.bad_request("an operation of a JSON patch is an object with a path")
         result = _apply(result, operation)
     return result
 
@@ -249,34 +241,34 @@ def _apply(document: Any, operation: dict[str, Any]) -> Any:
             parent[_index(parent, path[-1])] = _value(operation)
             return document
         case "test":
-            if not same(_get(document, path), _value(operation)):
-                raise patch_failed(f"testing value at {operation['path']} failed")
+            if not bodies.same(_get(document, path), _value(operation)):
+                raise bodies.patch_failed(f"testing value at {operation['path']} failed")
             return document
         case "copy":
-            return _add(document, path, copy(_get(document, _source(operation))))
+            return _add(document, path, bodies.copy(_get(document, _source(operation))))
         case "move":
             source = _source(operation)
             value = _get(document, source)
             return _add(_remove(document, source), path, value)
         case other:
-            raise bad_request(f"unknown operation {other!r} in a JSON patch")
+            raise bodies.bad_request(f"unknown operation {other!r} in a JSON patch")
 
 
 def _value(operation: dict[str, Any]) -> Any:
     if "value" not in operation:
-        raise bad_request("an operation of the JSON patch has no value")
-    return copy(operation["value"])
+        raise bodies.bad_request("an operation of the JSON patch has no value")
+    return bodies.copy(operation["value"])
 
 
 def _source(operation: dict[str, Any]) -> list[str]:
     if not isinstance(operation.get("from"), str):
-        raise bad_request("an operation of the JSON patch has no from")
+        raise bodies.bad_request("an operation of the JSON patch has no from")
     return _pointer(operation["from"])
 
 
 def _pointer(text: str) -> list[str]:
     if text and not text.startswith("/"):
-        raise bad_request(f"{text!r} is not a JSON pointer")
+        raise bodies.bad_request(f"{text!r} is not a JSON pointer")
     return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:]]
 
 
@@ -287,13 +279,13 @@ def _get(document: Any, path: list[str]) -> Any:
         elif isinstance(document, dict) and part in document:
             document = document[part]
         else:
-            raise patch_failed(f"{'/'.join(path)} does not exist")
+            raise bodies.patch_failed(f"{'/'.join(path)} does not exist")
     return document
 
 
 def _index(items: list[Any], part: str, *, end: int = 0) -> int:
     if not part.isdecimal() or int(part) >= len(items) + end:
-        raise patch_failed(f"{part!r} is not an index into a list of {len(items)}")
+        raise bodies.patch_failed(f"{part!r} is not an index into a list of {len(items)}")
     return int(part)
 
 
@@ -306,7 +298,7 @@ def _add(document: Any, path: list[str], value: Any) -> Any:
     elif isinstance(parent, dict):
         parent[path[-1]] = value
     else:
-        raise patch_failed(f"{'/'.join(path[:-1])} is not an object or array")
+        raise bodies.patch_failed(f"{'/'.join(path[:-1])} is not an object or array")
     return document
 
 
@@ -331,8 +323,8 @@ APPLY = "application/apply-patch+yaml"
 def patcher(kind: ServedKind, media: str, patch: bytes) -> Callable[[Object], Any]:
     """A function that applies a patch. Server-side apply is done elsewhere."""
     if media not in (JSON_PATCH, MERGE_PATCH) and (media != STRATEGIC or kind.stored.is_custom):
-        raise unsupported_media_type()
-    wanted = decode_json(patch)
+        raise bodies.unsupported_media_type()
+    wanted = bodies.decode_json(patch)
     if media == JSON_PATCH:
         return lambda shown: apply_json_patch(shown, wanted)
     if media == MERGE_PATCH:
@@ -350,7 +342,7 @@ def keeping_identity(kind: ServedKind, change: Callable[[Object], Any]) -> Calla
             if wanted.get(field) not in (None, metadata.get(field)):
                 why = f'Invalid value: "{wanted[field]}": field is immutable'
                 cause = Cause("FieldValueInvalid", why, f"metadata.{field}")
-                raise invalid(kind.kind, kind.group, metadata["name"], [cause])
+                raise bodies.invalid(kind.kind, kind.group, metadata["name"], [cause])
         return new
 
     return checked
@@ -359,20 +351,24 @@ def keeping_identity(kind: ServedKind, change: Callable[[Object], Any]) -> Calla
 def bind(binding: Any, pod_name: str, moment: str) -> Callable[[Object], Object]:
     """A function that applies a Binding to a pod: it sets the node, once, and the condition of that."""
     if mapping(_object(binding).get("metadata")).get("name") != pod_name:
-        raise bad_request("name in URL does not match name in Binding object")
+        raise bodies.bad_request("name in URL does not match name in Binding object")
     target = binding.get("target")
     node = target.get("name") if isinstance(target, dict) else None
     if not isinstance(node, str) or not node:
-        raise bad_request("a Binding must name its target")
+        raise bodies.bad_request("a Binding must name its target")
 
     def bound(pod: Object) -> Object:
         name = pod["metadata"]["name"]
         if pod["spec"].get("nodeName"):
             why = f"pod {name} is already assigned to node {pod['spec']['nodeName']!r}"
-            raise Refusal(409, "Conflict", f'Operation cannot be fulfilled on pods/binding "{name}": {why}')
+            raise bodies.Refusal(
+                409, "Conflict", f'Operation cannot be fulfilled on pods/binding "{name}": {why}'
+            )
         if pod["spec"].get("schedulingGates"):
             why = f"pod {name} has non-empty .spec.schedulingGates"
-            raise Refusal(409, "Conflict", f'Operation cannot be fulfilled on pods/binding "{name}": {why}')
+            raise bodies.Refusal(
+                409, "Conflict", f'Operation cannot be fulfilled on pods/binding "{name}": {why}'
+            )
         status = pod.get("status", {})
         others = [one for one in status.get("conditions", ()) if one.get("type") != "PodScheduled"]
         scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": moment}
@@ -387,5 +383,5 @@ def bind(binding: Any, pod_name: str, moment: str) -> Callable[[Object], Object]
 
 def _object(value: Any) -> Object:
     if not isinstance(value, dict):
-        raise bad_request("expected an object")
+        raise bodies.bad_request("expected an object")
     return value

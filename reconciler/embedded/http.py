@@ -127,8 +127,7 @@ async def serve(
     """
     handler = _Handler(api, max_in_flight)
     runner = web.ServerRunner(
-        _Server(handler.handle, handler_cancellation=True),
-        shutdown_timeout=_SHUTDOWN_SECONDS,
+        _Server(handler.handle, handler_cancellation=True), shutdown_timeout=_SHUTDOWN_SECONDS
     )
     await runner.setup()
     try:

@@ -11,15 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.api.validation.bodies import (
-    Refusal,
-    bad_request,
-    encode,
-    expired,
-    invalid,
-    not_found,
-    version_too_large,
-)
+from reconciler.api.validation import bodies
 from reconciler.api.validation.columns import AGE, NAME
 from reconciler.api.validation.fields import Cause
 from reconciler.api.validation.kinds import GroupVersion, Object, ServedKind
@@ -41,7 +33,7 @@ class View(Struct, frozen=True):
         """A list, joined from encoded items."""
         head = {"kind": f"{self.kind.kind}List", "apiVersion": str(self.served), "metadata": metadata}
         items = b",".join([record.item(self.served) for record in records])
-        return encode(head)[:-1] + b',"items":[' + items + b"]}"
+        return bodies.encode(head)[:-1] + b',"items":[' + items + b"]}"
 
     def line(self, kind: str, record: Record) -> bytes:
         """A watch event."""
@@ -92,7 +84,7 @@ class Table(View, frozen=True):
             }
             for column in self._columns()
         ]
-        return encode(
+        return bodies.encode(
             {
                 "kind": "Table",
                 "apiVersion": "meta.k8s.io/v1",
@@ -124,7 +116,7 @@ def choose_view(
             return Table(kind, served, now, include)
         if not form:
             return View(kind, served)
-    raise Refusal(406, "NotAcceptable", "only application/json is supported", details={})
+    raise bodies.Refusal(406, "NotAcceptable", "only application/json is supported", details={})
 
 
 Predicate = Callable[[Object], bool]
@@ -172,7 +164,7 @@ def _label(text: str) -> Predicate:
         if match["not"]:
             return lambda obj: key not in _labels(obj)
         return lambda obj: key in _labels(obj)
-    raise bad_request(f"unable to parse requirement: {text!r}")
+    raise bodies.bad_request(f"unable to parse requirement: {text!r}")
 
 
 def _comparison(key: str, op: str, value: str) -> Predicate:
@@ -181,7 +173,7 @@ def _comparison(key: str, op: str, value: str) -> Predicate:
     if op in "==":
         return lambda obj: _labels(obj).get(key) == value
     if not value.isdecimal():
-        raise bad_request(f"for '{op}' the value must be an integer, got {value!r}")
+        raise bodies.bad_request(f"for '{op}' the value must be an integer, got {value!r}")
     bound = int(value)
 
     def compare(obj: Object) -> bool:
@@ -201,10 +193,10 @@ def _field(kind: ServedKind, served: GroupVersion, text: str) -> Predicate:
         if found:
             break
     else:
-        raise bad_request(f"invalid selector: {text!r}; can't understand it")
+        raise bodies.bad_request(f"invalid selector: {text!r}; can't understand it")
     path = _path(kind, label)
     if path is None:
-        raise bad_request(f"field label not supported for {served}, Kind={kind.kind}: {label}")
+        raise bodies.bad_request(f"field label not supported for {served}, Kind={kind.kind}: {label}")
     if op == "!=":
         return lambda obj: _lookup(obj, path) != value
     return lambda obj: _lookup(obj, path) == value
@@ -245,7 +237,7 @@ def get_object(store: Store, target: Target) -> Record:
     """One object. Raises a 404."""
     record = store[target.kind].get(target.key)
     if record is None:
-        raise not_found(target.kind.plural, target.served.group, target.name)
+        raise bodies.not_found(target.kind.plural, target.served.group, target.name)
     return record
 
 
@@ -255,7 +247,7 @@ def version_of(query: Mapping[str, str]) -> int:
     if not text:
         return 0
     if not text.isdecimal() or len(text) > 20:
-        raise bad_request(f"resourceVersion: Invalid value: {text!r}: not a whole number")
+        raise bodies.bad_request(f"resourceVersion: Invalid value: {text!r}: not a whole number")
     return int(text)
 
 
@@ -274,7 +266,7 @@ def list_objects(store: Store, target: Target, query: Mapping[str, str], view: V
             else kind_store.scan(target.prefix)
         )
     except Compacted as exc:
-        raise expired(
+        raise bodies.expired(
             "The provided continue parameter is too old to display a consistent list result."
             if after
             else f"too old resource version: {version}"
@@ -298,7 +290,7 @@ def _version_to_list(store: Store, query: Mapping[str, str]) -> int:
             "resourceVersionMatch", "requires a resourceVersion, and must be Exact or NotOlderThan"
         )
     if requested > store.version:
-        raise version_too_large(requested, store.version)
+        raise bodies.version_too_large(requested, store.version)
     if match == "Exact":
         if not requested:
             raise list_options_invalid(
@@ -310,7 +302,7 @@ def _version_to_list(store: Store, query: Mapping[str, str]) -> int:
 
 def list_options_invalid(field: str, why: str) -> Exception:
     """422: parameters of a list or watch contradict each other."""
-    return invalid(
+    return bodies.invalid(
         "ListOptions", "meta.k8s.io", "", [Cause("FieldValueForbidden", f"Forbidden: {why}", field)]
     )
 
@@ -318,12 +310,12 @@ def list_options_invalid(field: str, why: str) -> Exception:
 def _limit(query: Mapping[str, str]) -> int:
     text = query.get("limit", "") or "0"
     if not text.isdecimal() or len(text) > 18:
-        raise bad_request(f"limit: {text!r} is not a whole number")
+        raise bodies.bad_request(f"limit: {text!r} is not a whole number")
     return int(text)
 
 
 def _token(version: int, key: str) -> str:
-    return base64.urlsafe_b64encode(encode({"v": _TOKEN, "rv": version, "start": key})).decode()
+    return base64.urlsafe_b64encode(bodies.encode({"v": _TOKEN, "rv": version, "start": key})).decode()
 
 
 def _read_token(text: str) -> tuple[int, str]:
@@ -331,7 +323,7 @@ def _read_token(text: str) -> tuple[int, str]:
         token = json.loads(base64.urlsafe_b64decode(text))
         kind, version, after = token["v"], token["rv"], token["start"]
     except (ValueError, TypeError, KeyError) as exc:
-        raise bad_request("continue key is not valid") from exc
+        raise bodies.bad_request("continue key is not valid") from exc
     if kind != _TOKEN or type(version) is not int or not isinstance(after, str):
-        raise bad_request("continue key is not valid")
+        raise bodies.bad_request("continue key is not valid")
     return version, after

@@ -7,16 +7,7 @@ from random import Random
 from typing import Any
 
 from reconciler.api.objects.selectors import LabelSelector
-from reconciler.api.validation import writes
-from reconciler.api.validation.bodies import (
-    Refusal,
-    already_exists,
-    bad_request,
-    conflict,
-    invalid,
-    not_found,
-    same,
-)
+from reconciler.api.validation import bodies, writes
 from reconciler.api.validation.fields import Cause, Field, timestamp
 from reconciler.api.validation.kinds import Object, Review
 from reconciler.api.validation.served_kinds import BUDGET, NAMESPACE, NODE, POD
@@ -98,7 +89,7 @@ class Writer:
         self.admit(target, new, None)
         self._validate(target, new, None)
         if self._store[target.kind].get(key) is not None:
-            raise already_exists(target.kind.plural, target.served.group, name)
+            raise bodies.already_exists(target.kind.plural, target.served.group, name)
         _set_managed(
             new,
             after_create(target, owner, new, created)
@@ -128,7 +119,7 @@ class Writer:
         new = writes.merge_writable(target.kind, target.subresource, record.object, new)
         target.kind.defaults(new, self.now())
         # After the defaults: omitting a field that is filled in again is not a change.
-        if target.kind.counts_generations and not same(record.object.get("spec"), new.get("spec")):
+        if target.kind.counts_generations and not bodies.same(record.object.get("spec"), new.get("spec")):
             new["metadata"]["generation"] = record.object["metadata"].get("generation", 0) + 1
         self.admit(target, new, record.object)
         self._validate(target, new, record.object)
@@ -137,7 +128,7 @@ class Writer:
         given = managed if given is None else given
         _set_managed(new, managed)
         old = {**record.object, "metadata": writes.without_version(record.object["metadata"])}
-        if same(new, old) and (given == managed or only_times_differ(given, managed)):
+        if bodies.same(new, old) and (given == managed or only_times_differ(given, managed)):
             return record
         if owner is not None and owner.applied:
             given = after_update(target, owner, given, old, new, timestamp(self.now()))
@@ -214,11 +205,11 @@ class Writer:
         name, resource = target.namespace, f"{target.kind.plural}.{target.served.group}".rstrip(".")
         namespace = self._store[NAMESPACE].get(name)
         if namespace is None:
-            raise not_found("namespaces", "", name)
+            raise bodies.not_found("namespaces", "", name)
         if "deletionTimestamp" in namespace.object["metadata"]:
             cause = {"reason": "NamespaceTerminating", "message": f"namespace {name} is being terminated"}
             why = f"unable to create new content in namespace {name} because it is being terminated"
-            raise Refusal(
+            raise bodies.Refusal(
                 403,
                 "Forbidden",
                 f'{resource} "{new}" is forbidden: {why}',
@@ -229,13 +220,13 @@ class Writer:
         current = record.object["metadata"]
         if not (name := metadata.get("name")):
             where = f"the name of the object ({target.name} based on URL)"
-            raise bad_request(f"{where} was undeterminable: name must be provided")
+            raise bodies.bad_request(f"{where} was undeterminable: name must be provided")
         if name != target.name:
-            raise bad_request(
+            raise bodies.bad_request(
                 f"the name of the object ({name}) does not match the name on the URL ({target.name})"
             )
         if target.kind.namespaced and metadata.get("namespace", target.namespace) != target.namespace:
-            raise bad_request("the namespace of the object does not match the namespace on the URL")
+            raise bodies.bad_request("the namespace of the object does not match the namespace on the URL")
         version = metadata.get("resourceVersion", "")
         if not version and not target.kind.unconditional:
             cause = Cause(
@@ -243,12 +234,12 @@ class Writer:
                 "Invalid value: 0: must be specified for an update",
                 "metadata.resourceVersion",
             )
-            raise invalid(target.kind.kind, target.kind.group, target.name, [cause])
+            raise bodies.invalid(target.kind.kind, target.kind.group, target.name, [cause])
         if metadata.get("uid", current["uid"]) != current["uid"]:
             why = f"the precondition names uid {metadata['uid']}, the object has {current['uid']}"
-            raise conflict(target.kind.plural, target.served.group, target.name, why)
+            raise bodies.conflict(target.kind.plural, target.served.group, target.name, why)
         if version not in ("", "0", current["resourceVersion"]):
-            raise conflict(target.kind.plural, target.served.group, target.name)
+            raise bodies.conflict(target.kind.plural, target.served.group, target.name)
 
     def _validate(self, target: Target, new: Object, old: Object | None) -> None:
         namespace = self._store[NAMESPACE].get(target.namespace)
@@ -263,7 +254,7 @@ class Writer:
             wanted = preconditions[key].text()
             if wanted and wanted != current[key]:
                 why = f"the precondition names {key} {wanted}, the object has {current[key]}"
-                raise conflict(target.kind.plural, target.served.group, target.name, why)
+                raise bodies.conflict(target.kind.plural, target.served.group, target.name, why)
 
 
 MOST_GRACE = 2**31
@@ -301,13 +292,13 @@ def evict(store: Store, writer: Writer, target: Target, body: Any, *, dry_run: b
     """
     eviction = Field(body)
     if eviction["metadata"]["name"].text() not in ("", target.name):
-        raise bad_request("the name of the eviction does not match the name on the URL")
+        raise bodies.bad_request("the name of the eviction does not match the name on the URL")
     pod = get_object(store, target).object
     options: Mapping[str, Any] = eviction["deleteOptions"].object()
     if pod.get("status", {}).get("phase", "Pending") not in _ENDED:
         covering = [one for one in store[BUDGET].scan(target.prefix) if _covers(one.object, pod)]
         if len(covering) > 1:
-            raise Refusal(
+            raise bodies.Refusal(
                 500,
                 "InternalError",
                 "This pod has more than one PodDisruptionBudget, which is not supported.",
@@ -341,7 +332,7 @@ def _count(writer: Writer, target: Target, budget: Record, *, dry_run: bool) -> 
     if allowed < 1:
         why = f"The disruption budget {name} allows no disruption now"
         cause = {"reason": "DisruptionBudget", "message": why}
-        raise Refusal(
+        raise bodies.Refusal(
             429,
             "TooManyRequests",
             "Cannot evict pod as it would violate the pod's disruption budget.",

@@ -14,18 +14,9 @@ from typing import Any
 import structlog
 
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.cluster import transport
 from reconciler.cluster.client import Client, Raw
 from reconciler.cluster.kinds import Resource
-from reconciler.cluster.transport import (
-    LEASES,
-    QUESTIONS,
-    READS,
-    Lines,
-    Request,
-    Response,
-    Transport,
-    WatchRequest,
-)
 from reconciler.errors import Conflict, Gone, ReconcilerError, Retry, Undecided
 from reconciler.ha.elector import SHARD, WAIT, WRITE, Bid, Elector, Record, Terms, is_ours, read_record, shown
 
@@ -329,7 +320,7 @@ class Campaign:
 class FencedTransport:
     """Starts no write that may outlast the lease, and keeps track of unanswered writes."""
 
-    def __init__(self, behind: Transport, elector: Elector, clock: Callable[[], float]) -> None:
+    def __init__(self, behind: transport.Transport, elector: Elector, clock: Callable[[], float]) -> None:
         """`clock` counts seconds."""
         self._behind = behind
         self._elector = elector
@@ -337,10 +328,12 @@ class FencedTransport:
         self.quiet_at = float("-inf")
         """When unanswered writes can no longer arrive"""
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, request: transport.Request) -> transport.Response:
         """See `Transport.send`. Raises Retry for a write that must not start; nothing was sent then."""
         path = request.path
-        passes = request.method in READS or path.startswith((*QUESTIONS, LEASES))
+        passes = request.method in transport.READS or path.startswith(
+            (*transport.QUESTIONS, transport.LEASES)
+        )
         is_event = not passes and _is_event(path)
         if not passes:
             self._check(path, 0.0 if is_event else request.timeout)
@@ -360,7 +353,7 @@ class FencedTransport:
             if not settled:
                 self.quiet_at = max(self.quiet_at, deadline + self._elector.terms.write)
 
-    def stream(self, request: WatchRequest) -> Lines:
+    def stream(self, request: transport.WatchRequest) -> transport.Lines:
         """See `Transport.stream`."""
         return self._behind.stream(request)
 

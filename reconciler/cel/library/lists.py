@@ -109,12 +109,7 @@ def part(items: Items, start: int, end: int) -> Items:
     return items[start:end]
 
 
-@LIBRARY.member(
-    "flatten",
-    "list(list(T)) -> list(T)",
-    "list(dyn), int -> list(dyn)",
-    metered=True,
-)
+@LIBRARY.member("flatten", "list(list(T)) -> list(T)", "list(dyn), int -> list(dyn)", metered=True)
 def flatten(meter: Meter, items: Items, depth: int = 1) -> Items:
     """Lists inside the list replaced by their elements, `depth` levels down."""
     if depth < 0:

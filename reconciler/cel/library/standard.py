@@ -10,39 +10,10 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
+from reconciler.cel import values
 from reconciler.cel.errors import MAX_REGEX_LENGTH, REGEX_MEMORY, CelError
-from reconciler.cel.library.times import (
-    SECOND,
-    added,
-    double_text,
-    duration_text,
-    parse_duration,
-    parse_timestamp,
-    subtracted,
-    timestamp_of,
-    timestamp_text,
-)
+from reconciler.cel.library import times
 from reconciler.cel.types import Library
-from reconciler.cel.values import (
-    INT_MAX,
-    INT_MIN,
-    MISSING,
-    UINT_MAX,
-    UNHASHABLE,
-    Built,
-    DeviceView,
-    Meter,
-    TypeValue,
-    UInt,
-    Value,
-    checked_int,
-    checked_uint,
-    device_field,
-    entry,
-    name_of,
-    number,
-    same,
-)
 
 LIBRARY = Library()
 
@@ -58,16 +29,16 @@ _ORDERED = (
 )
 
 
-def _shorter(left: Value, right: Value) -> int:
+def _shorter(left: values.Value, right: values.Value) -> int:
     return min(len(left), len(right)) // 10 if isinstance(left, str | bytes) else 0
 
 
-def comparable(left: Value, right: Value) -> tuple[Value, Value]:
+def comparable(left: values.Value, right: values.Value) -> tuple[values.Value, values.Value]:
     """Two values of ordered types as Python orders them. Numbers beside a double become doubles.
 
     Raises CelError for NaN.
     """
-    left, right = number(left), number(right)
+    left, right = values.number(left), values.number(right)
     if type(left) is float or type(right) is float:
         left, right = float(left), float(right)
         if math.isnan(left) or math.isnan(right):
@@ -75,7 +46,7 @@ def comparable(left: Value, right: Value) -> tuple[Value, Value]:
     return left, right
 
 
-def _ordering(name: str, compare: Callable[[Value, Value], bool]) -> None:
+def _ordering(name: str, compare: Callable[[values.Value, values.Value], bool]) -> None:
     LIBRARY.function(name, *_ORDERED, cost=_shorter)(lambda left, right: compare(*comparable(left, right)))
 
 
@@ -86,15 +57,15 @@ _ordering("_>=_", operator.ge)
 
 
 def _on_ints(name: str, compute: Callable[[int, int], int]) -> None:
-    LIBRARY.function(name, "int, int -> int")(lambda a, b: checked_int(compute(a, b)))
+    LIBRARY.function(name, "int, int -> int")(lambda a, b: values.checked_int(compute(a, b)))
 
 
 def _on_uints(name: str, compute: Callable[[int, int], int]) -> None:
-    LIBRARY.function(name, "uint, uint -> uint")(lambda a, b: checked_uint(compute(a.value, b.value)))
+    LIBRARY.function(name, "uint, uint -> uint")(lambda a, b: values.checked_uint(compute(a.value, b.value)))
 
 
 # The order of the overloads is that of cel-go, since the first that fits decides open types (`Inference`).
-def _length_of_both(left: Value, right: Value) -> int:
+def _length_of_both(left: values.Value, right: values.Value) -> int:
     return (len(left) + len(right)) // 10
 
 
@@ -105,16 +76,18 @@ LIBRARY.function(
     "duration, duration -> duration",
     "duration, timestamp -> timestamp",
     "timestamp, duration -> timestamp",
-)(added)
+)(times.added)
 _on_ints("_+_", operator.add)
 LIBRARY.function("_+_", "list(T), list(T) -> list(T)", cost=lambda a, b: len(a) + len(b))(operator.add)
 LIBRARY.function("_+_", "string, string -> string", cost=_length_of_both)(operator.add)
 _on_uints("_+_", operator.add)
 
 LIBRARY.function("_-_", "double, double -> double")(operator.sub)
-LIBRARY.function("_-_", "duration, duration -> duration")(subtracted)
+LIBRARY.function("_-_", "duration, duration -> duration")(times.subtracted)
 _on_ints("_-_", operator.sub)
-LIBRARY.function("_-_", "timestamp, duration -> timestamp", "timestamp, timestamp -> duration")(subtracted)
+LIBRARY.function("_-_", "timestamp, duration -> timestamp", "timestamp, timestamp -> duration")(
+    times.subtracted
+)
 _on_uints("_-_", operator.sub)
 
 LIBRARY.function("_*_", "double, double -> double")(operator.mul)
@@ -149,20 +122,20 @@ for _name, _compute in (("_/_", _quotient), ("_%_", _remainder)):
     _on_uints(_name, _compute)
 
 LIBRARY.function("-_", "double -> double")(operator.neg)
-LIBRARY.function("-_", "int -> int")(lambda value: checked_int(-value))
+LIBRARY.function("-_", "int -> int")(lambda value: values.checked_int(-value))
 LIBRARY.function("!_", "bool -> bool")(operator.not_)
 
 
 @LIBRARY.function("_in_", "T, list(T) -> bool", metered=True)
-def _in_list(meter: Meter, wanted: Value, items: tuple[Value, ...]) -> bool:
-    return any(same(meter, wanted, item) for item in items)
+def _in_list(meter: values.Meter, wanted: values.Value, items: tuple[values.Value, ...]) -> bool:
+    return any(values.same(meter, wanted, item) for item in items)
 
 
 @LIBRARY.function("_in_", "K, map(K, V) -> bool")
-def _in_map(wanted: Value, items: dict[Value, Value]) -> bool:
-    if not items or (type(wanted) in UNHASHABLE and type(items) is not Built):
+def _in_map(wanted: values.Value, items: dict[values.Value, values.Value]) -> bool:
+    if not items or (type(wanted) in values.UNHASHABLE and type(items) is not values.Built):
         return False
-    return entry(items, wanted) is not MISSING
+    return values.entry(items, wanted) is not values.MISSING
 
 
 _ESCAPED = re.compile(r"\\Q.*?(?:\\E|$)|\\.", re.DOTALL)
@@ -205,7 +178,7 @@ def find(text: str, pattern: str) -> str:
 @LIBRARY.member(
     "findAll", "string, string -> list(string)", "string, string, int -> list(string)", metered=True
 )
-def find_all(meter: Meter, text: str, pattern: str, most: int = -1) -> tuple[str, ...]:
+def find_all(meter: values.Meter, text: str, pattern: str, most: int = -1) -> tuple[str, ...]:
     """All matches, or the first `most`; a negative number means all."""
     found: list[str] = []
     end = -1
@@ -257,7 +230,7 @@ def matches(text: str, pattern: str) -> bool:
     return compiled(pattern).search(text) is not None
 
 
-def _itself(value: Value) -> Value:
+def _itself(value: values.Value) -> values.Value:
     return value
 
 
@@ -269,22 +242,22 @@ def _whole(text: str) -> int:
 
 def _int_of_double(value: float) -> int:
     # The limits themselves are refused: as a double, 2**63 - 1 equals 2**63.
-    if not INT_MIN < value < INT_MAX:
+    if not values.INT_MIN < value < values.INT_MAX:
         raise CelError("integer overflow")
     return int(value)
 
 
-def _uint_of_double(value: float) -> UInt:
+def _uint_of_double(value: float) -> values.UInt:
     if not 0 <= value < 2**64:
         raise CelError("unsigned integer overflow")
-    return UInt(int(value))
+    return values.UInt(int(value))
 
 
-def _uint_of_string(text: str) -> UInt:
+def _uint_of_string(text: str) -> values.UInt:
     value = _whole(text)
-    if text[0] in "+-" or value > UINT_MAX:
+    if text[0] in "+-" or value > values.UINT_MAX:
         raise CelError(f"{text!r} is not an unsigned integer")
-    return UInt(value)
+    return values.UInt(value)
 
 
 def _double_of_string(text: str) -> float:
@@ -324,22 +297,22 @@ def _bool_of_string(text: str) -> bool:
         raise CelError(f"{text[:_DIGITS]!r} is not a bool") from None
 
 
-def _no_duration(value: int) -> Value:
+def _no_duration(value: int) -> values.Value:
     raise CelError(f"{value} is not a duration such as 1h30m")
 
 
-LIBRARY.function("type", "T -> type(T)")(lambda value: TypeValue(name_of(value)))
+LIBRARY.function("type", "T -> type(T)")(lambda value: values.TypeValue(values.name_of(value)))
 _DEVICE_FIELDS = ("driver", "attributes", "capacity", "allowMultipleAllocations")
 
 
 @LIBRARY.function("dyn", "T -> dyn")
-def _untyped(value: Value) -> Value:
-    if type(value) is DeviceView:
-        return {name: device_field(value, name) for name in _DEVICE_FIELDS}
+def _untyped(value: values.Value) -> values.Value:
+    if type(value) is values.DeviceView:
+        return {name: values.device_field(value, name) for name in _DEVICE_FIELDS}
     return value
 
 
-Conversion = Callable[[Any], Value]
+Conversion = Callable[[Any], values.Value]
 _CONVERSIONS: Mapping[str, Mapping[str, Conversion]] = {
     "bool": {"bool": _itself, "string": _bool_of_string},
     "bytes": {"bytes": _itself, "string": str.encode},
@@ -349,27 +322,32 @@ _CONVERSIONS: Mapping[str, Mapping[str, Conversion]] = {
         "string": _double_of_string,
         "uint": lambda value: float(value.value),
     },
-    "duration": {"duration": _itself, "int": _no_duration, "string": parse_duration},
+    "duration": {"duration": _itself, "int": _no_duration, "string": times.parse_duration},
     "int": {
         "int": _itself,
         "double": _int_of_double,
         "duration": lambda value: value.nanos,
-        "string": lambda text: checked_int(_whole(text)),
-        "timestamp": lambda value: value.nanos // SECOND,
-        "uint": lambda value: checked_int(value.value),
+        "string": lambda text: values.checked_int(_whole(text)),
+        "timestamp": lambda value: value.nanos // times.SECOND,
+        "uint": lambda value: values.checked_int(value.value),
     },
     "string": {
         "string": _itself,
         "bool": lambda value: "true" if value else "false",
         "bytes": string_of_bytes,
-        "double": double_text,
-        "duration": duration_text,
+        "double": times.double_text,
+        "duration": times.duration_text,
         "int": str,
-        "timestamp": timestamp_text,
+        "timestamp": times.timestamp_text,
         "uint": lambda value: str(value.value),
     },
-    "timestamp": {"timestamp": _itself, "int": timestamp_of, "string": parse_timestamp},
-    "uint": {"uint": _itself, "double": _uint_of_double, "int": checked_uint, "string": _uint_of_string},
+    "timestamp": {"timestamp": _itself, "int": times.timestamp_of, "string": times.parse_timestamp},
+    "uint": {
+        "uint": _itself,
+        "double": _uint_of_double,
+        "int": values.checked_uint,
+        "string": _uint_of_string,
+    },
 }
 for _to, _sources in _CONVERSIONS.items():
     for _from, _convert in _sources.items():

@@ -12,16 +12,7 @@ from reconciler.cel.errors import CelError
 from reconciler.cel.library.standard import string_of_bytes
 from reconciler.cel.library.times import double_text, duration_text, timestamp_text
 from reconciler.cel.types import DURATION, TIMESTAMP, Library, Type
-from reconciler.cel.values import (
-    Duration,
-    Meter,
-    Timestamp,
-    TypeValue,
-    UInt,
-    Value,
-    key_value,
-    name_of,
-)
+from reconciler.cel.values import Duration, Meter, Timestamp, TypeValue, UInt, Value, key_value, name_of
 
 LIBRARY = Library()
 
