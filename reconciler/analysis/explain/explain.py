@@ -22,14 +22,8 @@ from reconciler.allocation.explanation import (
     Shortage,
 )
 from reconciler.allocation.reason_table import REASONS, remedy
+from reconciler.analysis.explain import joint_gates
 from reconciler.analysis.explain.funnel import GateResult, apply_gates, funnel, near_misses, smallest_sets
-from reconciler.analysis.explain.joint_gates import (
-    JointRequirements,
-    MultiDeviceGates,
-    constraint_gates,
-    joint_near_misses,
-    joint_requirements,
-)
 from reconciler.analysis.explain.shortage import EFFORT, Conflict, Relaxation, deciding_counters
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
@@ -80,16 +74,16 @@ def explain(
     relaxation = Relaxation(claims, snapshot, nodes, effort)
     reason = answer.reason if isinstance(answer, Unsatisfied) else None
     try:
-        joint = joint_requirements(parsed, left, snapshot, reach, reason, relaxation)
+        joint = joint_gates.joint_requirements(parsed, left, snapshot, reach, reason, relaxation)
     except Malformed:  # the refusal names the error
-        joint = JointRequirements()
+        joint = joint_gates.JointRequirements()
     explanation = replace(
         explanation, requests=tuple(_requests(parsed, results, joint, reason, snapshot, reach))
     )
     if isinstance(answer, Granted):
         return explanation
     if answer.reason in _JOINT:
-        nearest = tuple(joint_near_misses(joint, left, results, snapshot, reach))
+        nearest = tuple(joint_gates.joint_near_misses(joint, left, results, snapshot, reach))
     else:
         nearest = tuple(near_misses(parsed, results, snapshot, reach))
     errors = dict(answer.nodes_refused)
@@ -122,7 +116,7 @@ def _has_too_many_selectors(parsed: ParsedClaims) -> bool:
 def _requests(
     parsed: ParsedClaims,
     results: Sequence[Sequence[GateResult]],
-    joint: JointRequirements,
+    joint: joint_gates.JointRequirements,
     reason: Reason | None,
     snapshot: Snapshot,
     reach: NodeReach,
@@ -134,8 +128,8 @@ def _requests(
     left = {id(result.option): result.left for result in every}
     selected = {id(result.option): result.selected for result in every}
     refusing = _JOINT.get(reason, Kind.TOGETHER) if reason is not None else None
-    gates = MultiDeviceGates(together, joint, refusing, left, selected)
-    constraints = constraint_gates(parsed, left, snapshot, reach)
+    gates = joint_gates.MultiDeviceGates(together, joint, refusing, left, selected)
+    constraints = joint_gates.constraint_gates(parsed, left, snapshot, reach)
     for result in every:
         option = result.option
         steps, shortages, failing = funnel(result, snapshot)

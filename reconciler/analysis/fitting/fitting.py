@@ -3,18 +3,9 @@
 from collections.abc import Container, Hashable, Iterable, Mapping
 
 from reconciler.allocation.dra.budget import UNLIMITED, Budget
+from reconciler.allocation.gangs import kinds
 from reconciler.allocation.gangs.deciding import decide_gang
 from reconciler.allocation.gangs.domains import Tiers
-from reconciler.allocation.gangs.kinds import (
-    GangGranted,
-    GangQuestion,
-    GangUnsatisfied,
-    Kind,
-    Member,
-    kind_of,
-    likeness,
-    pod_interactions,
-)
 from reconciler.allocation.placement.placing import refusal_reason
 from reconciler.analysis.fitting.filling import Filled, Filling, Form, NeedsSearch
 from reconciler.analysis.fitting.question import (
@@ -139,7 +130,7 @@ class _Batch:
         """`named` are the claims that all pods of a set use, by its name."""
         self._trial, self._named, self._steps, self._budget = trial, named, steps, budget
         self._filling: Filling | None = None
-        self._forms: dict[Hashable, tuple[Kind, Form]] = {}
+        self._forms: dict[Hashable, tuple[kinds.Kind, Form]] = {}
         """What a pod takes of the state that `_filling` began with, by what makes pods alike"""
         self._tiers: dict[tuple[Tier, ...], Tiers] = {}
 
@@ -174,16 +165,16 @@ class _Batch:
             self._filling = Filling(self._trial)
         return self._filling
 
-    def _filled(self, asked: PodSet) -> tuple[Kind, Form, Filled]:
+    def _filled(self, asked: PodSet) -> tuple[kinds.Kind, Form, Filled]:
         """The places that columns find, which are not taken yet. Raises NeedsSearch and Rejected."""
         nodes, snapshot = self._trial.nodes, self._trial.snapshot
-        member = Member(asked.pod, asked.claims)
-        company = pod_interactions([member], nodes)
+        member = kinds.Member(asked.pod, asked.claims)
+        company = kinds.pod_interactions([member], nodes)
         if asked.named or company.crowding:
             raise NeedsSearch
-        alike = likeness(member, nodes, company)
+        alike = kinds.likeness(member, nodes, company)
         if alike not in self._forms:
-            kind = kind_of(member, snapshot)
+            kind = kinds.kind_of(member, snapshot)
             self._forms[alike] = kind, self._columns.form_of(kind)
         kind, form = self._forms[alike]
         self._budget.spend()
@@ -192,7 +183,7 @@ class _Batch:
             tiers = self._tiers.get(asked.tiers)
             if tiers is None:  # no pod of a batch has a place before, so equal tiers have equal domains
                 key = GangKey(asked.pod.key.namespace, GangSource.ANNOTATION, asked.name)
-                question = GangQuestion(key, (member,), asked.least, asked.tiers)
+                question = kinds.GangQuestion(key, (member,), asked.least, asked.tiers)
                 tiers = self._tiers[asked.tiers] = Tiers(question, nodes, snapshot)
         return kind, form, self._columns.fill(asked, kind, form, tiers)
 
@@ -203,32 +194,32 @@ class _Batch:
             self._filling = None
             self._forms.clear()
         why = self._decided(asked, asked.count)
-        if isinstance(why, GangGranted):
+        if isinstance(why, kinds.GangGranted):
             return _granted(asked, why, None)
         short = Short(why.reason, why.message, why.short)
         if least <= why.fits:
             found = self._decided(asked, least)
-            if isinstance(found, GangGranted):
+            if isinstance(found, kinds.GangGranted):
                 return _granted(asked, found, short)
         return SetFit(asked.name, asked.count, (), short=short)
 
-    def _decided(self, asked: PodSet, least: int) -> GangGranted | GangUnsatisfied:
+    def _decided(self, asked: PodSet, least: int) -> kinds.GangGranted | kinds.GangUnsatisfied:
         question = self._question(asked, least)
         return decide_gang(question, self._trial, steps=self._steps, budget=self._budget)
 
-    def _question(self, asked: PodSet, least: int) -> GangQuestion:
+    def _question(self, asked: PodSet, least: int) -> kinds.GangQuestion:
         named = self._named.get(asked.name, ())
         held = tuple(claim for claim in named if claim.allocation is not None)
         shared = tuple(claim for claim in named if claim.allocation is None)
         members = tuple(
-            Member(pod_of(asked, number), (*own_claims_of(asked, number), *shared), held)
+            kinds.Member(pod_of(asked, number), (*own_claims_of(asked, number), *shared), held)
             for number in range(asked.count)
         )
         key = GangKey(asked.pod.key.namespace, GangSource.ANNOTATION, asked.name)
-        return GangQuestion(key, members, least, asked.tiers)
+        return kinds.GangQuestion(key, members, least, asked.tiers)
 
 
-def _granted(asked: PodSet, found: GangGranted, short: Short | None) -> SetFit:
+def _granted(asked: PodSet, found: kinds.GangGranted, short: Short | None) -> SetFit:
     seats = tuple(
         Seat(seat.node, tuple(one.id for plan in seat.plans for one in plan.allocation.devices.results))
         for seat in found.seats

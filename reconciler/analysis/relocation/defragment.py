@@ -13,24 +13,7 @@ from reconciler.allocation.dra.budget import STEPS
 from reconciler.analysis.capacity.layout import FleetLayout, families, fleet_layout
 from reconciler.analysis.capacity.lines import lines
 from reconciler.analysis.capacity.measure import Solver, measure
-from reconciler.analysis.relocation.goals import (
-    AnyGoal,
-    MayMove,
-    Target,
-    anyone,
-    goal_of,
-    holds_of,
-    movers_of,
-)
-from reconciler.analysis.relocation.moves_planner import (
-    Ended,
-    Limit,
-    Places,
-    Plan,
-    PlannedMove,
-    Planner,
-    evict,
-)
+from reconciler.analysis.relocation import goals, moves_planner
 from reconciler.analysis.world import World
 from reconciler.api.objects.core import controller_of
 from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference
@@ -106,7 +89,7 @@ class Answer(Struct, frozen=True):
     """No plan gains more"""
     fewest: int | None
     """No plan with this gain, or with the gain that was wanted, has fewer moves"""
-    ended: tuple[Ended, ...]
+    ended: tuple[moves_planner.Ended, ...]
     """Limits that left something untried; none if the bounds prove that no plan is better"""
     steps: tuple[GainStep, ...]
     pictures: tuple[Picture, ...]
@@ -177,13 +160,13 @@ def _names(cells: Cells) -> list[str | None]:
 
 
 def defragment(
-    target: Target,
+    target: goals.Target,
     world: World,
     *,
     layout: FleetLayout | None = None,
     steps: int = STEPS,
-    may_move: MayMove = anyone,
-    limit: Limit | None = None,
+    may_move: goals.MayMove = goals.anyone,
+    limit: moves_planner.Limit | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Answer:
     """The moves that reach a target. Raises Rejected if the fleet has nothing of its name.
@@ -193,11 +176,11 @@ def defragment(
     """
     before = world.store.snapshot()
     layout = layout or fleet_layout(before.topology)
-    goal = goal_of(target, layout)
+    goal = goals.goal_of(target, layout)
     progress("looking for pods that can move")
-    movers = movers_of(world, may_move)
+    movers = goals.movers_of(world, may_move)
     with world.trial() as trial:
-        planner = Planner(goal, movers, world, trial, steps, limit)
+        planner = moves_planner.Planner(goal, movers, world, trial, steps, limit)
         progress("planning moves")
         wanted = target.wanted(planner.before, planner.most)
         plan = planner.run(wanted)
@@ -230,13 +213,13 @@ def defragment(
     )
 
 
-def _concerned(plan: Plan, goal: AnyGoal) -> list[int]:
+def _concerned(plan: moves_planner.Plan, goal: goals.AnyGoal) -> list[int]:
     """The fields that gain, then those where pods go."""
     into = [field for move in plan.moves for field in goal.fields_of(move.place.rows)]
     return list(dict.fromkeys([*(step.option.field for step in plan.steps), *into]))
 
 
-def _pod_move(planned: PlannedMove, fleet: Fleet) -> PodMove:
+def _pod_move(planned: moves_planner.PlannedMove, fleet: Fleet) -> PodMove:
     mover = planned.mover
     controller = controller_of(mover.pod)
     assert controller is not None  # it would not be movable
@@ -264,7 +247,7 @@ def _changes(layout: FleetLayout, before: Snapshot, after: Snapshot) -> tuple[Pr
     )
 
 
-def _cells_of(goal: AnyGoal, at: int, snapshot: Snapshot) -> Cells:
+def _cells_of(goal: goals.AnyGoal, at: int, snapshot: Snapshot) -> Cells:
     """The places of a field: numbered counters such as memory slices, or else the devices."""
     return tuple(_cells(np.flatnonzero(goal.of == at), snapshot))
 
@@ -293,13 +276,13 @@ def _draws(row: int, number: int, counter: int, fleet: Fleet) -> bool:
 
 def problem(
     moves: Sequence[PodMove],
-    target: Target,
+    target: goals.Target,
     after: int,
     world: World,
     *,
     layout: FleetLayout | None = None,
     steps: int = STEPS,
-    may_move: MayMove = anyone,
+    may_move: goals.MayMove = goals.anyone,
 ) -> str:
     """Why these moves, in their order, do not lead to `after` of what is counted any more. Empty if they do.
 
@@ -308,11 +291,11 @@ def problem(
     """
     snapshot = world.store.snapshot()
     try:
-        goal = goal_of(target, layout or fleet_layout(snapshot.topology))
+        goal = goals.goal_of(target, layout or fleet_layout(snapshot.topology))
     except Rejected as exc:
         return str(exc)
-    movers = {mover.key: mover for mover in movers_of(world, may_move)}
-    holds, places = holds_of(world), Places(world.placement(), steps)
+    movers = {mover.key: mover for mover in goals.movers_of(world, may_move)}
+    holds, places = goals.holds_of(world), moves_planner.Places(world.placement(), steps)
     with world.trial() as trial:
         for move in moves:
             mover = movers.get(move.pod)
@@ -320,7 +303,7 @@ def problem(
                 return f"pod {move.pod} may not be moved any more"
             if {snapshot.fleet.id_of(row) for row in mover.rows.tolist()} != set(move.devices):
                 return f"pod {move.pod} holds other devices"
-            evict(mover, trial)
+            moves_planner.evict(mover, trial)
             rows = _rows(move.to_devices, snapshot.fleet)
             choice = world.placement().before_binding(mover.pod, (), trial.snapshot)
             suits = choice.nodes is None or move.to_node in choice.nodes

@@ -19,14 +19,8 @@ from reconciler.allocation.dra.request_options import read_claims
 from reconciler.allocation.dra.static_match import match_in_fleet
 from reconciler.allocation.placement.placing import Placement
 from reconciler.analysis.capacity.layout import first_sets
+from reconciler.analysis.relocation import options
 from reconciler.analysis.relocation.goals import AnyGoal, Mover, holds_of
-from reconciler.analysis.relocation.options import (
-    MOST_IN_FIELD,
-    Blockers,
-    Option,
-    fewest_moves,
-    most_by_amounts,
-)
 from reconciler.analysis.world import World
 from reconciler.api.objects.plan import Granted, Reason
 from reconciler.errors import Rejected
@@ -182,7 +176,7 @@ class PlannedMove(Struct, frozen=True):
 class PlannedStep(Struct, frozen=True):
     """The moves that empty a place."""
 
-    option: Option
+    option: options.Option
     gain: int
     moves: tuple[PlannedMove, ...]
 
@@ -223,8 +217,8 @@ class Planner:
         self._places = Places(world.placement(), steps)
         self._holds = holds_of(world)
         snapshot = trial.snapshot
-        room = most_by_amounts(goal, movers, self._holds, snapshot)
-        self._blockers = Blockers(goal, movers, snapshot)
+        room = options.most_by_amounts(goal, movers, self._holds, snapshot)
+        self._blockers = options.Blockers(goal, movers, snapshot)
         counts = [goal.count(at, self._holds).least for at in range(goal.fields)]
         self._counts: Codes = np.array(counts, dtype=np.int32)
         """(fields,) how many each field holds"""
@@ -234,7 +228,7 @@ class Planner:
         self._bounds: dict[int, int | None] = {}
         found = (self._blockers.options_of(at, self._holds) for at in range(goal.fields))
         self._fields = [one for one in found if one is not None]
-        crowded = any(len(inside) > MOST_IN_FIELD for inside in self._blockers.of_field.values())
+        crowded = any(len(inside) > options.MOST_IN_FIELD for inside in self._blockers.of_field.values())
         if crowded and not goal.all_or_nothing:
             self._ended.add(Ended.SETS)
         self._sizes = [mover.size(self._holds.fleet) for mover in movers]
@@ -247,7 +241,7 @@ class Planner:
     def run(self, wanted: int) -> Plan:
         """Gain so much, or as much as is found. The trial then has the state after all moves."""
         best = self._greedy(wanted, None)
-        limit, banned = self._places.tried + EXTRA_DECISIONS, set[Option]()
+        limit, banned = self._places.tried + EXTRA_DECISIONS, set[options.Option]()
         while not self._is_best(best, wanted):
             without = next((step.option for step in best if step.option not in banned), None)
             if without is None:
@@ -269,10 +263,10 @@ class Planner:
 
     def _fewest(self, gain: int) -> int | None:
         if gain not in self._bounds:
-            self._bounds[gain] = fewest_moves(self._fields, gain) if gain > 0 else 0
+            self._bounds[gain] = options.fewest_moves(self._fields, gain) if gain > 0 else 0
         return self._bounds[gain]
 
-    def _greedy(self, wanted: int, without: Option | None) -> tuple[PlannedStep, ...]:
+    def _greedy(self, wanted: int, without: options.Option | None) -> tuple[PlannedStep, ...]:
         """From the start, always the option that needs the fewest moves for its gain; never one of them."""
         self._redo(())
         left = [option for one in self._fields for option in one.options if option != without]
@@ -303,7 +297,7 @@ class Planner:
             return Ended.DECISIONS
         return None if limit.more() else Ended.STOPPED
 
-    def _again(self, field: int, moved: set[int]) -> Iterator[Option]:
+    def _again(self, field: int, moved: set[int]) -> Iterator[options.Option]:
         """What a field that changed may gain now. Nobody moves twice."""
         inside = [at for at in self._blockers.of_field.get(field, ()) if at not in moved]
         return self._blockers.sets_of(inside, field, self._holds)
@@ -316,12 +310,12 @@ class Planner:
             evict(move.mover, self._trial)
             self._trial.place(move.place.granted.plans, move.mover.pod, move.place.granted.node)
 
-    def _rank(self, option: Option, wanted: int) -> tuple[float, int, int, tuple[int, ...]]:
+    def _rank(self, option: options.Option, wanted: int) -> tuple[float, int, int, tuple[int, ...]]:
         """Fewest moves for what is still wanted; then the smallest pods, which find a place more easily."""
         size = sum(self._sizes[at] for at in option.movers)
         return len(option.movers) / min(option.gain, wanted), size, option.field, option.movers
 
-    def _try(self, option: Option) -> PlannedStep | None:
+    def _try(self, option: options.Option) -> PlannedStep | None:
         """Move the pods of an option; None if one of them has no place. Then nothing changed.
 
         Each is placed where no field holds too few with all pods of the option gone or in their new places:

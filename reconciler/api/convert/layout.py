@@ -13,13 +13,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from reconciler.api.objects.quantity import Quantity
-from reconciler.api.validation.fields import (
-    MAX_IDENTIFIER,
-    MAX_LABEL,
-    MAX_SUBDOMAIN,
-    is_dns_subdomain,
-    is_key,
-)
+from reconciler.api.validation import fields
 from reconciler.api.versions.consumption import CounterLimit, drop_redundant, pack, source_of_counter
 from reconciler.api.versions.shapes import Raw, mapping, mappings
 
@@ -40,14 +34,14 @@ class Rename(NamedTuple):
         return f"{self.kind} {self.before} of {self.where} is now {self.after}"
 
 
-def as_label(text: str, limit: int = MAX_LABEL) -> str:
+def as_label(text: str, limit: int = fields.MAX_LABEL) -> str:
     """The DNS label closest to a name: `memorySlice0` gives memory-slice-0, `1g.5gb` gives 1g-5gb."""
     # Words are split only if capitals separate them: gpu0 stays one word.
     spaced = _WORDS.sub("-", text) if any(c.isupper() for c in text) else text
     return re.sub(r"[^a-z0-9]+", "-", spaced.lower()).strip("-")[:limit].strip("-") or "x"
 
 
-def as_key(text: str, limit: int = MAX_IDENTIFIER) -> str:
+def as_key(text: str, limit: int = fields.MAX_IDENTIFIER) -> str:
     """The attribute or capacity name closest to one: `copy-engines` gives copy_engines. The domain stays."""
     domain, slash, name = text.rpartition("/")
     name = re.sub(r"[^A-Za-z0-9_]", "_", name) or "_"
@@ -56,7 +50,7 @@ def as_key(text: str, limit: int = MAX_IDENTIFIER) -> str:
 
 def as_subdomain(text: str) -> str:
     """The DNS subdomain closest to a name."""
-    return ".".join(as_label(part) for part in text.split("."))[:MAX_SUBDOMAIN].strip("-.")
+    return ".".join(as_label(part) for part in text.split("."))[: fields.MAX_SUBDOMAIN].strip("-.")
 
 
 def valid_names(
@@ -71,7 +65,7 @@ def valid_names(
             found[name] = name
             continue
         new, number = closest(name, limit), 2
-        joint = "_" if valid is is_key else "-"
+        joint = "_" if valid is fields.is_key else "-"
         while new in taken:
             suffix = f"{joint}{number}"
             new, number = closest(name, limit - len(suffix)) + suffix, number + 1
@@ -340,7 +334,7 @@ def names(found: Sequence[Part], originals: Sequence[str], taken: Collection[str
         if (
             len(set(scheme)) == len(scheme)
             and all(name in own or name not in taken for name in scheme)
-            and all(is_dns_subdomain(name) for name in scheme)
+            and all(fields.is_dns_subdomain(name) for name in scheme)
             and all(one < other for one, other in pairwise(in_order))
         ):
             return scheme

@@ -9,28 +9,13 @@ from datetime import datetime
 from itertools import pairwise
 
 from reconciler.api.objects.quantity import ZERO, Quantity
-from reconciler.api.validation.fields import (
-    Cause,
-    Field,
-    dns_label,
-    dns_subdomain,
-    driver_name,
-    is_label_name,
-    label_name,
-    label_value,
-    pool_name,
-    qualified_name,
-    quantity,
-    size_of,
-    time,
-    timestamp,
-)
+from reconciler.api.validation import fields
 from reconciler.api.validation.kinds import Judged, Object, Review
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
 
-def check_node_selector(selector: Field) -> None:
+def check_node_selector(selector: fields.Field) -> None:
     """Check that there is a term and that every requirement is valid."""
     terms = selector["nodeSelectorTerms"]
     if not terms.items():
@@ -42,8 +27,8 @@ def check_node_selector(selector: Field) -> None:
             _field(requirement)
 
 
-def _expression(requirement: Field) -> None:
-    if not is_label_name(requirement["key"].text()):
+def _expression(requirement: fields.Field) -> None:
+    if not fields.is_label_name(requirement["key"].text()):
         requirement["key"].invalid("must be a label name")
     values = requirement["values"]
     texts = [value.text() for value in values.items()]
@@ -61,7 +46,7 @@ def _expression(requirement: Field) -> None:
             requirement["operator"].unsupported(_OPERATORS)
 
 
-def _field(requirement: Field) -> None:
+def _field(requirement: fields.Field) -> None:
     if requirement["key"].text() != "metadata.name":
         requirement["key"].unsupported(("metadata.name",))
     if requirement["operator"].text() not in ("In", "NotIn"):
@@ -73,29 +58,29 @@ def _field(requirement: Field) -> None:
 EFFECTS = ("None", "NoExecute", "NoSchedule")
 
 
-def check_taint(taint: Field) -> None:
+def check_taint(taint: fields.Field) -> None:
     """Check a taint of a device or a rule."""
-    label_name(taint["key"])
-    label_value(taint["value"])
+    fields.label_name(taint["key"])
+    fields.label_value(taint["value"])
     if not taint["effect"].text():
         taint["effect"].required()
     else:
         taint["effect"].one_of(EFFECTS)
-    time(taint["timeAdded"])
+    fields.time(taint["timeAdded"])
 
 
-def check_tolerations(tolerations: Field) -> None:
+def check_tolerations(tolerations: fields.Field) -> None:
     """Check the tolerations of a request."""
     for toleration in tolerations.items():
         key, operator = toleration["key"].text(), toleration["operator"].text()
-        if key and not is_label_name(key):
+        if key and not fields.is_label_name(key):
             toleration["key"].invalid("must be a label name")
         if operator not in ("Equal", "Exists"):
             toleration["operator"].unsupported(("Equal", "Exists"))
         if operator == "Exists" and toleration["value"].text():
             toleration["value"].invalid("must be empty for operator `Exists`")
         if operator == "Equal":
-            label_value(toleration["value"])
+            fields.label_value(toleration["value"])
         if toleration["effect"].text():
             toleration["effect"].one_of(EFFECTS)
         toleration["tolerationSeconds"].integer()
@@ -105,7 +90,7 @@ def default_taints(taints: object, now: datetime) -> None:
     """Set timeAdded of a taint to now by default."""
     for taint in taints if isinstance(taints, list) else ():
         if isinstance(taint, dict):
-            taint.setdefault("timeAdded", timestamp(now))
+            taint.setdefault("timeAdded", fields.timestamp(now))
 
 
 def default_tolerations(tolerations: object) -> None:
@@ -121,7 +106,7 @@ MAX_COST = 1_000_000
 """Steps of an expression at worst, and of all derived attributes of a claim"""
 
 
-def check_selectors(selectors: Field, judge: Callable[[str], Judged]) -> None:
+def check_selectors(selectors: fields.Field, judge: Callable[[str], Judged]) -> None:
     """Check shape and size, and compile what is neither missing nor too long."""
     selectors.at_most(MAX_SELECTORS)
     for selector in selectors.items():
@@ -131,7 +116,7 @@ def check_selectors(selectors: Field, judge: Callable[[str], Judged]) -> None:
             check_expression(selector["cel"]["expression"], judge)
 
 
-def check_expression(expression: Field, judge: Callable[[str], Judged]) -> int:
+def check_expression(expression: fields.Field, judge: Callable[[str], Judged]) -> int:
     """Check that an expression is neither empty, too long nor too complex, and compiles.
 
     The result is its steps at worst.
@@ -139,7 +124,7 @@ def check_expression(expression: Field, judge: Callable[[str], Judged]) -> int:
     if not expression.text():
         expression.required()
         return 0
-    if size_of(expression.text()) > MAX_EXPRESSION:
+    if fields.size_of(expression.text()) > MAX_EXPRESSION:
         expression.too_long(MAX_EXPRESSION)
         return 0
     refusal, cost = judge(expression.text())
@@ -171,20 +156,20 @@ def default_rule(rule: Object, now: datetime) -> None:
         default_taints([spec.get("taint")], now)
 
 
-def check_rule(review: Review) -> list[Cause]:
+def check_rule(review: Review) -> list[fields.Cause]:
     """Check a DeviceTaintRule."""
-    root = Field(review.new)
+    root = fields.Field(review.new)
     spec = root["spec"]
     selector = spec["deviceSelector"]
     if selector["driver"].present:
-        driver_name(selector["driver"])
+        fields.driver_name(selector["driver"])
     if selector["pool"].present:
-        pool_name(selector["pool"])
+        fields.pool_name(selector["pool"])
     selector["device"].text()
     if review.served.version == "v1alpha3":
         check_selectors(selector["selectors"], review.refuses.selector)
         if selector["deviceClassName"].present:
-            dns_subdomain(selector["deviceClassName"])
+            fields.dns_subdomain(selector["deviceClassName"])
     else:
         for field in ("deviceClassName", "selectors"):
             if selector[field].present:
@@ -201,10 +186,10 @@ INT64 = 2**63
 _MOST = Quantity.of(INT64 - 1)
 
 
-def check_policy(policy: Field, capacity: Quantity) -> None:
+def check_policy(policy: fields.Field, capacity: Quantity) -> None:
     """Check the request policy of a capacity."""
     values, valid_range = policy["validValues"], policy["validRange"]
-    default = quantity(policy["default"])
+    default = fields.quantity(policy["default"])
     if values.items() and valid_range.present:
         policy.forbidden("set at most one of `validValues` and `validRange`")
     elif (values.items() or valid_range.present) and default is None:
@@ -215,9 +200,9 @@ def check_policy(policy: Field, capacity: Quantity) -> None:
         _range(policy, capacity, default)
 
 
-def _values(policy: Field, capacity: Quantity, default: Quantity | None) -> None:
+def _values(policy: fields.Field, capacity: Quantity, default: Quantity | None) -> None:
     field = policy["validValues"]
-    values = [value for value in (quantity(item) for item in field.items()) if value is not None]
+    values = [value for value in (fields.quantity(item) for item in field.items()) if value is not None]
     field.at_most(MAX_VALUES)
     if any(low.integer >= high.integer for low, high in pairwise(values)):
         field.invalid("values must be ascending and distinct")
@@ -227,9 +212,13 @@ def _values(policy: Field, capacity: Quantity, default: Quantity | None) -> None
         policy["default"].invalid("must be one of the valid values")
 
 
-def _range(policy: Field, capacity: Quantity, default: Quantity | None) -> None:
+def _range(policy: fields.Field, capacity: Quantity, default: Quantity | None) -> None:
     field = policy["validRange"]
-    low, high, step = quantity(field["min"]), quantity(field["max"]), quantity(field["step"])
+    low, high, step = (
+        fields.quantity(field["min"]),
+        fields.quantity(field["max"]),
+        fields.quantity(field["step"]),
+    )
     if low is None:
         field["min"].required()
         return
@@ -275,14 +264,14 @@ _VERSION = re.compile(
 """As API servers read it: numbers of any length, beyond those that expressions can compare (CEL-6)"""
 
 
-def check_device(device: Field, *, per_device: bool) -> None:
+def check_device(device: fields.Field, *, per_device: bool) -> None:
     """Check a device; with `per_device` it must select its own nodes."""
-    dns_label(device["name"])
+    fields.dns_label(device["name"])
     _attributes(device)
     shared = device["allowMultipleAllocations"].flag()
     for name, amount in device["capacity"].entries():
-        qualified_name(amount, name)
-        value = quantity(amount["value"]) or ZERO
+        fields.qualified_name(amount, name)
+        value = fields.quantity(amount["value"]) or ZERO
         if amount["requestPolicy"].present and not shared:
             amount["requestPolicy"].forbidden("only allowed with `allowMultipleAllocations`")
         elif amount["requestPolicy"].present:
@@ -301,7 +290,7 @@ _OF_NODES = ("cpu", "memory", "ephemeral-storage")
 _ONE_MULTIPLE = "exactly one of `capacityKey` or `deviceMultiplier` is required"
 
 
-def _node_resources(resources: Field, capacity: Object) -> None:
+def _node_resources(resources: fields.Field, capacity: Object) -> None:
     """NAR-7: how a device uses resources of its node."""
     for name, use in resources.entries():
         if name not in _OF_NODES and not name.startswith("hugepages-"):
@@ -312,7 +301,7 @@ def _node_resources(resources: Field, capacity: Object) -> None:
         if mapping.present:
             _mapping(mapping, capacity)
         if overhead.present:
-            amounts = [quantity(overhead[key]) for key in ("perPod", "perContainer")]
+            amounts = [fields.quantity(overhead[key]) for key in ("perPod", "perContainer")]
             if amounts == [None, None]:
                 overhead.value_invalid("at least one of perPod or perContainer must be set")
             for key, amount in zip(("perPod", "perContainer"), amounts, strict=True):
@@ -320,7 +309,7 @@ def _node_resources(resources: Field, capacity: Object) -> None:
                     overhead[key].invalid("must be non-negative")
 
 
-def _mapping(mapping: Field, capacity: Object) -> None:
+def _mapping(mapping: fields.Field, capacity: Object) -> None:
     key, times, alone = mapping["capacityKey"], mapping["capacityMultiplier"], mapping["deviceMultiplier"]
     if key.present == alone.present:
         mapping.value_invalid(_ONE_MULTIPLE)
@@ -331,12 +320,12 @@ def _mapping(mapping: Field, capacity: Object) -> None:
     if times.present and not key.present:
         key.required("capacityKey is required when capacityMultiplier is set")
     for one in (times, alone):
-        amount = quantity(one)
+        amount = fields.quantity(one)
         if amount is not None and amount.nanos <= 0:
             one.invalid("must be positive")
 
 
-def _attributes(device: Field) -> None:
+def _attributes(device: fields.Field) -> None:
     """DEV-2 and DEV-3."""
     attributes, capacity = device["attributes"].entries(), device["capacity"].object()
     if len(attributes) + len(capacity) > MAX_ATTRIBUTES_AND_CAPACITIES:
@@ -346,7 +335,7 @@ def _attributes(device: Field) -> None:
         )
     values = 0
     for name, attribute in attributes:
-        qualified_name(attribute, name)
+        fields.qualified_name(attribute, name)
         given = [key for key in (*_SINGLE, *_LISTS) if attribute[key].present]
         if len(given) != 1:
             attribute.invalid("exactly one value must be specified")
@@ -361,31 +350,31 @@ def _attributes(device: Field) -> None:
         device["attributes"].invalid(f"has {values} values; at most {MAX_ATTRIBUTE_VALUES} are allowed")
 
 
-def _attribute_value(value: Field, kind: str) -> None:
+def _attribute_value(value: fields.Field, kind: str) -> None:
     if kind == "int":
         if not -INT64 <= value.integer() < INT64:
             value.invalid("must fit in 64 bits")
     elif kind == "bool":
         value.flag()
-    elif size_of(value.text()) > MAX_STRING:
+    elif fields.size_of(value.text()) > MAX_STRING:
         value.too_long(MAX_STRING)
     elif kind == "version" and _VERSION.fullmatch(value.text()) is None:
         value.invalid("must be a semantic version such as 1.2.3 (semver 2.0.0)")
 
 
-def _draws(draws: Field) -> None:
+def _draws(draws: fields.Field) -> None:
     """DEV-6."""
     draws.at_most(MAX_COUNTER_SETS)
     sets: set[str] = set()
     for draw in draws.items():
-        dns_label(draw["counterSet"])
+        fields.dns_label(draw["counterSet"])
         draw["counterSet"].unique(sets)
         if not draw["counters"].entries():
             draw["counters"].required()
         draw["counters"].at_most(MAX_COUNTERS)
         for name, counter in draw["counters"].entries():
-            dns_label(Field(name, counter.path, counter.causes))
-            quantity(counter["value"])
+            fields.dns_label(fields.Field(name, counter.path, counter.causes))
+            fields.quantity(counter["value"])
             if counter["valueFrom"].present:
                 _source(counter)
         draw["compatibilityGroups"].at_most(MAX_GROUPS)
@@ -394,7 +383,7 @@ def _draws(draws: Field) -> None:
             group.unique(groups, group.text())
 
 
-def _source(counter: Field) -> None:
+def _source(counter: fields.Field) -> None:
     """SCC-1: a draw of which a request says the amount."""
     if counter["value"].present:
         counter.value_invalid("set exactly one of `value` and `valueFrom`")
@@ -402,10 +391,10 @@ def _source(counter: Field) -> None:
     if not name.text():
         name.required("the capacity of which requests say the amount")
     else:
-        qualified_name(name, name.text())
+        fields.qualified_name(name, name.text())
 
 
-def _nodes(device: Field, *, per_device: bool) -> None:
+def _nodes(device: fields.Field, *, per_device: bool) -> None:
     """DEV-7."""
     given = [key for key in ("nodeName", "nodeSelector", "allNodes") if device[key].present]
     if per_device and len(given) != 1:
@@ -415,7 +404,7 @@ def _nodes(device: Field, *, per_device: bool) -> None:
             device[key].forbidden("only allowed when `perDeviceNodeSelection` is set")
         return
     if device["nodeName"].present:
-        dns_subdomain(device["nodeName"])
+        fields.dns_subdomain(device["nodeName"])
     if device["nodeSelector"].present:
         check_node_selector(device["nodeSelector"])
     if device["allNodes"].present and not device["allNodes"].flag():
@@ -425,7 +414,7 @@ def _nodes(device: Field, *, per_device: bool) -> None:
 _SKIPPED = ("NodePrepareResources", "NodeUnprepareResources", "*")
 
 
-def check_skipped_operations(operations: Field) -> None:
+def check_skipped_operations(operations: fields.Field) -> None:
     """Check what a kubelet skips: what is prepared is also unprepared."""
     seen: set[object] = set()
     for operation in operations.items():
@@ -435,14 +424,14 @@ def check_skipped_operations(operations: Field) -> None:
         operations.invalid("skip NodeUnprepareResources as well as NodePrepareResources")
 
 
-def check_binding_conditions(holder: Field) -> None:
+def check_binding_conditions(holder: fields.Field) -> None:
     """DEV-9, for a device and for an allocation result."""
     wanted, failed = holder["bindingConditions"], holder["bindingFailureConditions"]
     seen: set[str] = set()
     for conditions in (wanted, failed):
         conditions.at_most(MAX_BINDING_CONDITIONS)
         for condition in conditions.items():
-            label_name(condition)
+            fields.label_name(condition)
             condition.unique(seen)
     if bool(wanted.items()) != bool(failed.items()):
         (failed if wanted.items() else wanted).required("set both lists or neither")

@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from reconciler.api.objects.quantity import ZERO
+from reconciler.api.validation import fields
 from reconciler.api.validation.devices import (
     check_device,
     check_expression,
@@ -10,17 +11,6 @@ from reconciler.api.validation.devices import (
     check_policy,
     check_skipped_operations,
     default_taints,
-)
-from reconciler.api.validation.fields import (
-    Cause,
-    Field,
-    canonical,
-    canonical_values,
-    dns_label,
-    dns_subdomain,
-    driver_name,
-    pool_name,
-    quantity,
 )
 from reconciler.api.validation.kinds import Object, Review
 
@@ -34,11 +24,11 @@ _ONE_TARGET = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDevice
 _LISTS = ("ints", "bools", "strings", "versions")
 
 
-def check_slice(review: Review) -> list[Cause]:
+def check_slice(review: Review) -> list[fields.Cause]:
     """Check a ResourceSlice."""
-    root = Field(review.new)
+    root = fields.Field(review.new)
     spec = root["spec"]
-    driver_name(spec["driver"])
+    fields.driver_name(spec["driver"])
     _pool(spec["pool"])
     _target(spec)
     if spec["devices"].present and spec["sharedCounters"].present:
@@ -54,19 +44,19 @@ def check_slice(review: Review) -> list[Cause]:
         _affinity(spec, review)
     check_skipped_operations(spec["skipNodeOperations"])
     if review.old is not None:
-        _immutable(spec, Field(review.old)["spec"])
+        _immutable(spec, fields.Field(review.old)["spec"])
     return root.causes
 
 
-def _pool(pool: Field) -> None:
-    pool_name(pool["name"])
+def _pool(pool: fields.Field) -> None:
+    fields.pool_name(pool["name"])
     if pool["generation"].integer() < 0:
         pool["generation"].invalid("must be greater than or equal to 0")
     if pool["resourceSliceCount"].integer() <= 0:
         pool["resourceSliceCount"].invalid("must be greater than 0")
 
 
-def _target(spec: Field) -> None:
+def _target(spec: fields.Field) -> None:
     """SL-2: exactly one way to select nodes."""
     given = [key for key in _TARGETS if spec[key].present]
     if not given:
@@ -76,7 +66,7 @@ def _target(spec: Field) -> None:
             f"exactly one of {', '.join(f'`{key}`' for key in _TARGETS)} is required, not {len(given)}"
         )
     if spec["nodeName"].present:
-        dns_subdomain(spec["nodeName"])
+        fields.dns_subdomain(spec["nodeName"])
     if spec["nodeSelector"].present:
         check_node_selector(spec["nodeSelector"])
         if len(spec["nodeSelector"]["nodeSelectorTerms"].items()) > 1:
@@ -86,7 +76,7 @@ def _target(spec: Field) -> None:
             spec[key].invalid("must be either unset or set to true")
 
 
-def _most_devices(devices: Field) -> int:
+def _most_devices(devices: fields.Field) -> int:
     """SL-4: the limit of devices is lower if devices can be large."""
     for device in devices.items():
         attributes = [value for _, value in device["attributes"].entries()]
@@ -99,26 +89,26 @@ def _most_devices(devices: Field) -> int:
     return MAX_DEVICES
 
 
-def _shared_counters(sets: Field) -> None:
+def _shared_counters(sets: fields.Field) -> None:
     """SL-5."""
     sets.at_most(MAX_COUNTER_SETS)
     names: set[str] = set()
     for counters in sets.items():
-        dns_label(counters["name"])
+        fields.dns_label(counters["name"])
         counters["name"].unique(names)
         if not counters["counters"].entries():
             counters["counters"].required()
         counters["counters"].at_most(MAX_COUNTERS)
         for name, counter in counters["counters"].entries():
-            dns_label(Field(name, counter.path, counter.causes))
-            total = quantity(counter["value"]) or ZERO
+            fields.dns_label(fields.Field(name, counter.path, counter.causes))
+            total = fields.quantity(counter["value"]) or ZERO
             if counter["requestPolicy"].present:
                 check_policy(counter["requestPolicy"], total)
             if counter["valueFrom"].present:
                 counter["valueFrom"].forbidden("only devices draw what requests say")
 
 
-def _affinity(spec: Field, review: Review) -> None:
+def _affinity(spec: fields.Field, review: Review) -> None:
     """AFF-6."""
     extractors = spec["sharingAffinity"]
     if spec["devices"].items():
@@ -140,7 +130,7 @@ def _affinity(spec: Field, review: Review) -> None:
             seen.add((text, key))
 
 
-def _immutable(spec: Field, old: Field) -> None:
+def _immutable(spec: fields.Field, old: fields.Field) -> None:
     pairs = [(spec["driver"], old["driver"]), (spec["nodeName"], old["nodeName"])]
     pairs.append((spec["pool"]["name"], old["pool"]["name"]))
     for new, before in pairs:
@@ -161,7 +151,7 @@ def default_slice(obj: Object, now: datetime) -> None:
             _canonical_counters(draw)
         capacity = device.get("capacity")
         for amount in _dicts(list(capacity.values()) if isinstance(capacity, dict) else None):
-            amount["value"] = canonical(amount.get("value", "0"))
+            amount["value"] = fields.canonical(amount.get("value", "0"))
             _canonical_policy(amount.get("requestPolicy"))
 
 
@@ -169,7 +159,7 @@ def _canonical_counters(holder: Object) -> None:
     counters = holder.get("counters")
     for counter in _dicts(list(counters.values()) if isinstance(counters, dict) else None):
         if "valueFrom" not in counter:
-            counter["value"] = canonical(counter.get("value", "0"))
+            counter["value"] = fields.canonical(counter.get("value", "0"))
         _canonical_policy(counter.get("requestPolicy"))
 
 
@@ -177,10 +167,10 @@ def _canonical_policy(policy: object) -> None:
     if not isinstance(policy, dict):
         return
     if "default" in policy:
-        policy["default"] = canonical(policy["default"])
+        policy["default"] = fields.canonical(policy["default"])
     if isinstance(policy.get("validValues"), list):
-        policy["validValues"] = [canonical(value) for value in policy["validValues"]]
-    canonical_values(policy.get("validRange"))
+        policy["validValues"] = [fields.canonical(value) for value in policy["validValues"]]
+    fields.canonical_values(policy.get("validRange"))
 
 
 def _dicts(items: object) -> list[Object]:

@@ -6,21 +6,15 @@ No store, clock or randomness: the caller passes their values.
 from collections.abc import Mapping
 from typing import Any
 
+from reconciler.api.validation import fields
 from reconciler.api.validation.bodies import bad_request, invalid, tidy
-from reconciler.api.validation.fields import (
-    Field,
-    is_dns_label,
-    is_dns_subdomain,
-    is_label_name,
-    is_label_value,
-)
 from reconciler.api.validation.kinds import GroupVersion, Object, Review, ServedKind
 
 MAX_ANNOTATIONS = 256 * 1024
 """Maximum bytes of an object's annotations."""
 
 
-def check_types(metadata: Field) -> None:
+def check_types(metadata: fields.Field) -> None:
     """Raise WrongType unless metadata has the declared shape. All other code depends on it."""
     for key in ("name", "generateName", "namespace", "uid", "resourceVersion"):
         metadata[key].text()
@@ -35,27 +29,27 @@ def check_types(metadata: Field) -> None:
         owner["controller"].flag()
 
 
-def check(metadata: Field, old: Object | None, *, label_names: bool) -> None:
+def check(metadata: fields.Field, old: Object | None, *, label_names: bool) -> None:
     """Check names, labels, annotations, finalizers and owners."""
     name = metadata["name"]
     if not name.text():
         name.required("name or generateName is required")
-    elif not (is_dns_label if label_names else is_dns_subdomain)(name.text()):
+    elif not (fields.is_dns_label if label_names else fields.is_dns_subdomain)(name.text()):
         name.invalid(
             "must have only lower case letters, digits, '-' and '.', and be alphanumeric at both ends"
         )
     for key, value in metadata["labels"].entries():
-        if not is_label_name(key):
+        if not fields.is_label_name(key):
             metadata["labels"].invalid(f"{key!r} must be a label name")
-        if not is_label_value(value.text()):
+        if not fields.is_label_value(value.text()):
             value.invalid("must be a label value: at most 63 letters, digits, '-', '_' and '.'")
     annotations = metadata["annotations"].object()
-    if any(not is_label_name(key.lower()) for key in annotations):
+    if any(not fields.is_label_name(key.lower()) for key in annotations):
         metadata["annotations"].invalid("keys must be label names")
     if sum(len(key) + len(value) for key, value in annotations.items()) > MAX_ANNOTATIONS:
         metadata["annotations"].too_long(MAX_ANNOTATIONS)
     for finalizer in metadata["finalizers"].items():
-        if not is_label_name(finalizer.text()):
+        if not fields.is_label_name(finalizer.text()):
             finalizer.invalid("must be a qualified name")
     if old is not None and "deletionTimestamp" in old["metadata"]:
         kept = old["metadata"].get("finalizers", [])
@@ -64,10 +58,10 @@ def check(metadata: Field, old: Object | None, *, label_names: bool) -> None:
     _owners(metadata["ownerReferences"])
 
 
-def _owners(owners: Field) -> None:
+def _owners(owners: fields.Field) -> None:
     controllers = []
     for item in owners.items():
-        owner = Field(item.value, owners.path, owners.causes)  # the paths upstream have no index
+        owner = fields.Field(item.value, owners.path, owners.causes)  # the paths upstream have no index
         version, kind = owner["apiVersion"].text(), owner["kind"].text()
         if not version.rpartition("/")[2] or version.count("/") > 1:
             owner["apiVersion"].invalid("version must not be empty")
@@ -99,7 +93,7 @@ def decode_object(kind: ServedKind, served: GroupVersion, body: Any) -> Object:
         raise bad_request(f"the object provided is unrecognized (must be of type {kind.kind})")
     _check_type(kind, served, body)
     new = {key: value for key, value in tidy(body).items() if key not in ("kind", "apiVersion")}
-    check_types(Field(new)["metadata"])
+    check_types(fields.Field(new)["metadata"])
     metadata = new.setdefault("metadata", {})
     # Empty values of metadata are not stored; clients write them to mean "none". No managers is a command.
     new["metadata"] = {
@@ -151,7 +145,7 @@ def merge_writable(kind: ServedKind, subresource: str, old: Object, new: Object)
 
 def validate(kind: ServedKind, review: Review) -> None:
     """Validate a write. Raises Refusal with every violated rule, WrongType for a wrong type."""
-    metadata = Field(review.new)["metadata"]
+    metadata = fields.Field(review.new)["metadata"]
     check(metadata, review.old, label_names=kind.label_names)
     causes = metadata.causes + kind.validate(review)
     if causes:

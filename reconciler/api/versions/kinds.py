@@ -5,7 +5,7 @@ and since which release of Kubernetes a field exists.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from reconciler.api.objects import claims, core, gangs, slices, storage
+from reconciler.api.objects import claims, core, gangs, semantics, slices, storage
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from reconciler.api.objects.core import ConfigMap, Namespace, Node, Pod, PodDisruptionBudget
 from reconciler.api.objects.gangs import (
@@ -15,25 +15,6 @@ from reconciler.api.objects.gangs import (
     SchedulingWorkload,
 )
 from reconciler.api.objects.meta import ApiObject
-from reconciler.api.objects.semantics import (
-    BINDING_CONDITIONS,
-    COMPATIBILITY_GROUPS,
-    COMPOSITE_GROUPS,
-    CONSUMABLE_CAPACITY,
-    DERIVED_ATTRIBUTES,
-    EXTENDED_RESOURCES,
-    GATES,
-    GENERIC_WORKLOAD,
-    LIST_ATTRIBUTES,
-    NEWEST_MINOR,
-    NODE_ALLOCATABLE,
-    OPTIONAL_NODE_OPERATIONS,
-    PARTITIONABLE_DEVICES,
-    PRIORITIZED_LIST,
-    SHARED_CAPACITY,
-    SHARING_AFFINITY,
-    TAINTS,
-)
 from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
 from reconciler.api.versions.ignored import parts_of
 
@@ -73,7 +54,7 @@ class Kind(NamedTuple):
             (
                 one
                 for one in self.versions
-                if self.since.get(one, 0) <= minor <= self.until.get(one, NEWEST_MINOR)
+                if self.since.get(one, 0) <= minor <= self.until.get(one, semantics.NEWEST_MINOR)
             ),
             None,
         )
@@ -197,14 +178,14 @@ class Since(NamedTuple):
     """Whether no answer changes if a server drops it"""
 
 
-_PARTITIONS = Since(33, PARTITIONABLE_DEVICES)
-_TAINTS = Since(33, TAINTS)
-_SHARES = Since(34, CONSUMABLE_CAPACITY)
-_BINDING = Since(34, BINDING_CONDITIONS)
-_LISTS = Since(36, LIST_ATTRIBUTES)
-_OPERATIONS = Since(37, OPTIONAL_NODE_OPERATIONS, is_harmless=True)
-_DERIVED = Since(37, DERIVED_ATTRIBUTES)
-_REQUESTED = Since(NEWEST_MINOR + 1, SHARED_CAPACITY)
+_PARTITIONS = Since(33, semantics.PARTITIONABLE_DEVICES)
+_TAINTS = Since(33, semantics.TAINTS)
+_SHARES = Since(34, semantics.CONSUMABLE_CAPACITY)
+_BINDING = Since(34, semantics.BINDING_CONDITIONS)
+_LISTS = Since(36, semantics.LIST_ATTRIBUTES)
+_OPERATIONS = Since(37, semantics.OPTIONAL_NODE_OPERATIONS, is_harmless=True)
+_DERIVED = Since(37, semantics.DERIVED_ATTRIBUTES)
+_REQUESTED = Since(semantics.NEWEST_MINOR + 1, semantics.SHARED_CAPACITY)
 
 SINCE: Mapping[type, Mapping[str, Since]] = {
     slices.Device: {
@@ -212,23 +193,25 @@ SINCE: Mapping[type, Mapping[str, Since]] = {
         "taints": _TAINTS,
         "allowMultipleAllocations": _SHARES,
         **dict.fromkeys(("bindingConditions", "bindingFailureConditions", "bindsToNode"), _BINDING),
-        "nodeAllocatableResources": Since(37, NODE_ALLOCATABLE),
+        "nodeAllocatableResources": Since(37, semantics.NODE_ALLOCATABLE),
     },
     slices.ResourceSliceSpec: {
         **dict.fromkeys(("perDeviceNodeSelection", "sharedCounters"), _PARTITIONS),
         "partitionTypeAttribute": Since(37, is_harmless=True),
         "skipNodeOperations": _OPERATIONS,
-        "sharingAffinity": Since(NEWEST_MINOR + 1, SHARING_AFFINITY),
+        "sharingAffinity": Since(semantics.NEWEST_MINOR + 1, semantics.SHARING_AFFINITY),
     },
     slices.Counter: dict.fromkeys(("requestPolicy", "valueFrom"), _REQUESTED),
-    slices.CounterConsumption: {"compatibilityGroups": Since(37, COMPATIBILITY_GROUPS, is_harmless=True)},
+    slices.CounterConsumption: {
+        "compatibilityGroups": Since(37, semantics.COMPATIBILITY_GROUPS, is_harmless=True)
+    },
     slices.DeviceAttribute: dict.fromkeys(("bools", "ints", "strings", "versions"), _LISTS),
     slices.DeviceCapacity: {"requestPolicy": _SHARES},
-    claims.DeviceRequest: {"firstAvailable": Since(33, PRIORITIZED_LIST)},
+    claims.DeviceRequest: {"firstAvailable": Since(33, semantics.PRIORITIZED_LIST)},
     claims.ExactDeviceRequest: {"tolerations": _TAINTS, "capacity": _SHARES, "derivedAttributes": _DERIVED},
     claims.DeviceSubRequest: {"capacity": _SHARES, "derivedAttributes": _DERIVED},
     claims.DeviceConstraint: {"distinctAttribute": _SHARES},
-    claims.DeviceClassSpec: {"extendedResourceName": Since(34, EXTENDED_RESOURCES)},
+    claims.DeviceClassSpec: {"extendedResourceName": Since(34, semantics.EXTENDED_RESOURCES)},
     claims.Allocation: {"allocationTimestamp": Since(34, is_harmless=True)},
     claims.AllocatedDevice: {
         "tolerations": _TAINTS,
@@ -237,9 +220,9 @@ SINCE: Mapping[type, Mapping[str, Since]] = {
         "consumedCounters": _REQUESTED,
         "skipNodeOperations": _OPERATIONS,
     },
-    core.PodSpec: {"schedulingGroup": Since(36, GENERIC_WORKLOAD)},
+    core.PodSpec: {"schedulingGroup": Since(36, semantics.GENERIC_WORKLOAD)},
     gangs.PodGroupSpec: {
-        "parentCompositePodGroupName": Since(37, COMPOSITE_GROUPS),
+        "parentCompositePodGroupName": Since(37, semantics.COMPOSITE_GROUPS),
         "preemptionPolicy": Since(37),
     },
 }
@@ -262,7 +245,7 @@ def newer_than(model: type, raw: Mapping[str, Any], minor: int) -> Iterator[Newe
 def off_in(model: type, raw: Mapping[str, Any], minor: int) -> Iterator[str]:
     """The gates that an object needs and that a release has, but off by default."""
     for one in _dated(model, raw):
-        gate = GATES.get(one.since.gate)
+        gate = semantics.GATES.get(one.since.gate)
         if gate is not None and one.since.minor <= minor and (gate.on_since or minor + 1) > minor:
             yield one.since.gate
 

@@ -14,14 +14,7 @@ from typing import Any
 
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.validation.fields import is_dns_label
-from reconciler.api.versions.consumption import (
-    CounterLimit,
-    Forest,
-    Member,
-    drop_redundant,
-    pack,
-    source_of_counter,
-)
+from reconciler.api.versions import consumption
 from reconciler.api.versions.shapes import Raw, mapping, mappings, references
 from reconciler.errors import Malformed
 
@@ -252,7 +245,7 @@ def flattened(spec: Raw, subject: str) -> dict[str, Any]:
     """The spec with flat devices that draw from counters. Raises Malformed for an invalid reference."""
     mixins = mixins_by_name(spec.get("deviceMixins"), subject, "spec.deviceMixins", "composite", wrapped=True)
     devices: list[dict[str, Any]] = []
-    members: list[Member] = []
+    members: list[consumption.Member] = []
     driver = str(spec.get("driver"))
     for number, device in enumerate(mappings(spec.get("devices"))):
         where = f"spec.devices[{number}]"
@@ -263,7 +256,7 @@ def flattened(spec: Raw, subject: str) -> dict[str, Any]:
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise Malformed(subject, "spec.devices", f"two devices are named {twice}")
-    sets, draws = _counters(Forest(members, subject), subject)
+    sets, draws = _counters(consumption.Forest(members, subject), subject)
     made = {key: value for key, value in spec.items() if key != "deviceMixins"}
     made["devices"] = [
         {**device, "consumesCounters": [*mappings(device.get("consumesCounters")), *draws[name]]}
@@ -298,7 +291,7 @@ def _flat_device(device: Raw, mixins: Mixins, subject: str, where: str) -> tuple
     return flat, sources
 
 
-def _member(flat: Raw, sources: Iterable[str], driver: str, subject: str, where: str) -> Member:
+def _member(flat: Raw, sources: Iterable[str], driver: str, subject: str, where: str) -> consumption.Member:
     capacity: dict[str, Quantity] = {}
     for key, amount in mapping(flat.get("capacity")).items():
         value = mapping(amount).get("value")
@@ -310,21 +303,22 @@ def _member(flat: Raw, sources: Iterable[str], driver: str, subject: str, where:
             raise Malformed(subject, f"{where}: capacity {key}", f"must not be negative, got {value}")
         # A name without a domain is in the driver's domain, so both forms mean the same capacity (V-6).
         capacity[str(key).removeprefix(f"{driver}/")] = parsed
-    return Member(flat["name"], tuple(sources), capacity)
+    return consumption.Member(flat["name"], tuple(sources), capacity)
 
 
-def _counters(forest: Forest, subject: str) -> tuple[list[Raw], dict[str, list[Raw]]]:
+def _counters(forest: consumption.Forest, subject: str) -> tuple[list[Raw], dict[str, list[Raw]]]:
     """The counter sets of all trees, and device -> its draws from them."""
     sets: list[Raw] = []
     draws: dict[str, list[Raw]] = {}
     for tree in forest.trees():
         tallies = forest.tallies(tree)
         if len(tallies) > MAX_COUNTERS:
-            tallies = drop_redundant(tallies)
+            tallies = consumption.drop_redundant(tallies)
         groups = [
-            list(group) for _, group in groupby(tallies, key=lambda tally: source_of_counter(tally.name))
+            list(group)
+            for _, group in groupby(tallies, key=lambda tally: consumption.source_of_counter(tally.name))
         ]
-        packed = pack(groups, size=MAX_COUNTERS, most=MAX_SETS)
+        packed = consumption.pack(groups, size=MAX_COUNTERS, most=MAX_SETS)
         if packed.too_many:
             device, count = next(iter(packed.too_many.items()))
             raise Malformed(
@@ -341,7 +335,7 @@ def _counters(forest: Forest, subject: str) -> tuple[list[Raw], dict[str, list[R
     return sets, draws
 
 
-def _by_device(tallies: Iterable[CounterLimit]) -> dict[str, dict[str, Raw]]:
+def _by_device(tallies: Iterable[consumption.CounterLimit]) -> dict[str, dict[str, Raw]]:
     found: dict[str, dict[str, Raw]] = {}
     for tally in tallies:
         for device, amount in tally.draws.items():

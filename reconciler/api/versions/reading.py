@@ -19,14 +19,7 @@ from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.model import Model
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.objects.validating import subject_of, validated
-from reconciler.api.versions import pod_groups, proposals, v1beta1
-from reconciler.api.versions.extensions import (
-    ANNOTATION,
-    has_trees,
-    names_sources,
-    with_annotated_fields,
-    with_trees,
-)
+from reconciler.api.versions import extensions, pod_groups, proposals, v1beta1
 from reconciler.api.versions.kinds import KINDS, NAMES, RESOURCE
 from reconciler.api.versions.mistakes import fix_mistakes, invalid_names
 from reconciler.api.versions.proposals import with_value_keys
@@ -51,7 +44,7 @@ _OTHER_SHAPES = (
             b"consumesCapacityFrom",
         )
     ),
-    ANNOTATION.encode(),
+    extensions.ANNOTATION.encode(),
 )
 """What slices have somewhere in their text that need a conversion, unless they write it with escapes"""
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
@@ -81,7 +74,7 @@ def needs_conversion(raw: Mapping[str, Any]) -> bool:
         return False
     spec = mapping(raw.get("spec"))
     if kind == "ResourceSlice" and (
-        proposals.is_first_revision(spec) or proposals.uses(spec) or names_sources(spec)
+        proposals.is_first_revision(spec) or proposals.uses(spec) or extensions.names_sources(spec)
     ):
         return True
     return raw.get("apiVersion") == f"{RESOURCE}/v1alpha3" and kind != "DeviceTaintRule"
@@ -198,8 +191,8 @@ def to_v1(raw: Mapping[str, Any], warnings: list[str] | None = None) -> Mapping[
         raw = fix_mistakes(raw, lambda line: notes.append(f"{subject}: {line}"))
     match name:
         case "ResourceSlice":
-            raw = _as_trees(raw, subject, warnings) if has_trees(raw, subject) else raw
-            raw = with_annotated_fields(_slice_to_v1(raw, subject, warnings), subject)
+            raw = _as_trees(raw, subject, warnings) if extensions.has_trees(raw, subject) else raw
+            raw = extensions.with_annotated_fields(_slice_to_v1(raw, subject, warnings), subject)
             if warnings is not None:
                 warnings += [f"{subject}: {line}" for line in invalid_names(mapping(raw.get("spec")))]
         case "ResourceClaim":
@@ -279,7 +272,7 @@ def _as_trees(raw: Mapping[str, Any], subject: str, warnings: list[str] | None) 
     spec = raw.get("spec")
     if isinstance(spec, Mapping) and not proposals.is_first_revision(spec):
         raw = _slice_to_v1(raw, subject, warnings)
-    return with_trees(raw, subject)
+    return extensions.with_trees(raw, subject)
 
 
 def _with_versions(
