@@ -174,8 +174,7 @@ def answer_per_device(case: Case, semantics: Semantics) -> Answer:
     if not case["devices"]:
         assert wanted.gpu is not None
         return {"perDevice": {vocabulary.GPU: each(wanted.gpu, vocabulary.GPU)}}
-    upstream = semantics is Semantics.UPSTREAM
-    found = instances(wanted, machine(case, semantics), upstream=upstream, trial=False)
+    found = instances(wanted, machine(case, semantics), trial=False)
     if isinstance(found, Failure):
         return failed(found)
     return {"perDevice": {kind: each(instance, kind) for kind, instance in found.items()}}

@@ -11,16 +11,8 @@ from reconciler.api.objects.model import ON_USE, Map, Model, Str, Tuple
 from reconciler.api.objects.pinning import Operation, pin
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.validating import read_as
-from reconciler.plugins.koordinator.vocabulary import (
-    ALLOCATE_HINT,
-    ALLOCATED,
-    JOINT_ALLOCATE,
-    PARTITION_SPEC,
-    TYPES,
-    LabelSelector,
-    Minor,
-    VirtualFunction,
-)
+from reconciler.plugins.koordinator import vocabulary as koord
+from reconciler.plugins.koordinator.vocabulary import LabelSelector, Minor, VirtualFunction
 
 SAME_PCIE = "SamePCIe"
 APPLY_FOR_ALL = "ApplyForAll"
@@ -76,7 +68,7 @@ def _one_of(*allowed: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-DeviceType = Annotated[Str, _one_of(*TYPES)]
+DeviceType = Annotated[Str, _one_of(*koord.TYPES)]
 
 
 class StrictJointAllocate(JointAllocate):
@@ -150,16 +142,16 @@ def joint_allocate(
     subject: str, annotations: Mapping[str, str], shapes: Shapes = LENIENT
 ) -> JointAllocate | None:
     """The joint allocation that the pod requests. Raises Malformed."""
-    text = annotations.get(JOINT_ALLOCATE)
-    return None if text is None else read_as(shapes.joint, subject, JOINT_ALLOCATE, text)
+    text = annotations.get(koord.JOINT_ALLOCATE)
+    return None if text is None else read_as(shapes.joint, subject, koord.JOINT_ALLOCATE, text)
 
 
 def hints(subject: str, annotations: Mapping[str, str], shapes: Shapes = LENIENT) -> dict[str, Hint]:
     """Device type -> hint, without null hints. Raises Malformed."""
-    text = annotations.get(ALLOCATE_HINT)
+    text = annotations.get(koord.ALLOCATE_HINT)
     if text is None:
         return {}
-    found: dict[str, Hint | None] | None = read_as(shapes.hints, subject, ALLOCATE_HINT, text)
+    found: dict[str, Hint | None] | None = read_as(shapes.hints, subject, koord.ALLOCATE_HINT, text)
     return {kind: hint for kind, hint in (found or {}).items() if hint is not None}
 
 
@@ -167,14 +159,14 @@ def partition_spec(
     subject: str, annotations: Mapping[str, str], shapes: Shapes = LENIENT
 ) -> PartitionSpec | None:
     """The partitions that a pod accepts; None without the annotation. Raises Malformed."""
-    text = annotations.get(PARTITION_SPEC)
-    return None if text is None else read_as(shapes.spec, subject, PARTITION_SPEC, text)
+    text = annotations.get(koord.PARTITION_SPEC)
+    return None if text is None else read_as(shapes.spec, subject, koord.PARTITION_SPEC, text)
 
 
 def allocated(subject: str, annotations: Mapping[str, str]) -> dict[str, tuple[AllocatedDevice, ...]]:
     """Device type -> devices that the pod holds. Raises Malformed."""
-    text = annotations.get(ALLOCATED)
-    return {} if text is None else read_as(_ALLOCATED, subject, ALLOCATED, text)
+    text = annotations.get(koord.ALLOCATED)
+    return {} if text is None else read_as(_ALLOCATED, subject, koord.ALLOCATED, text)
 
 
 def allocation_patch(pod: Pod, node: str, text: str) -> list[Operation]:
@@ -184,8 +176,8 @@ def allocation_patch(pod: Pod, node: str, text: str) -> list[Operation]:
 
 def _annotation(pod: Pod, text: str) -> list[Operation]:
     if not pod.metadata.annotations:
-        return [{"op": "add", "path": "/metadata/annotations", "value": {ALLOCATED: text}}]
-    return [{"op": "add", "path": f"/metadata/annotations/{_escaped(ALLOCATED)}", "value": text}]
+        return [{"op": "add", "path": "/metadata/annotations", "value": {koord.ALLOCATED: text}}]
+    return [{"op": "add", "path": f"/metadata/annotations/{_escaped(koord.ALLOCATED)}", "value": text}]
 
 
 def _gate(pod: Pod) -> list[Operation]:

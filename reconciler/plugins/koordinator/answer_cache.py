@@ -6,22 +6,16 @@ searches, so only these are evaluated again, and those in a state that was evalu
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from itertools import count
 from typing import Generic, TypeVar
 
 import numpy as np
 
 from kernels.types import Codes, Mask, Rows
 from reconciler.api.objects.core import Container, Pod
+from reconciler.plugins.koordinator import vocabulary as koord
 from reconciler.plugins.koordinator.demand import Demand, Failure, read_demand
-from reconciler.plugins.koordinator.holdings import Holdings
-from reconciler.plugins.koordinator.machine import Machine
-from reconciler.plugins.koordinator.vocabulary import (
-    ALLOCATE_HINT,
-    ISOLATION_PROVIDER,
-    JOINT_ALLOCATE,
-    PARTITION_SPEC,
-    Rules,
-)
+from reconciler.plugins.koordinator.vocabulary import Rules
 
 A = TypeVar("A")
 
@@ -32,7 +26,7 @@ MOST_ANSWERS = 1 << 14
 class Answers(Generic[A]):
     """The most recently used answers, by what was asked."""
 
-    def __init__(self, kept: int = MOST_ANSWERS) -> None:
+    def __init__(self, kept: int) -> None:
         self._kept = kept
         self._answers: OrderedDict[Hashable, A] = OrderedDict()
 
@@ -80,10 +74,10 @@ def _words(pod: Pod) -> Hashable:
         tuple(_amounts(pod.spec.init_containers)),
         tuple(container.restart_policy for container in pod.spec.init_containers),
         tuple(pod.spec.overhead.items()),
-        notes.get(JOINT_ALLOCATE),
-        notes.get(ALLOCATE_HINT),
-        notes.get(PARTITION_SPEC),
-        pod.metadata.labels.get(ISOLATION_PROVIDER),
+        notes.get(koord.JOINT_ALLOCATE),
+        notes.get(koord.ALLOCATE_HINT),
+        notes.get(koord.PARTITION_SPEC),
+        pod.metadata.labels.get(koord.ISOLATION_PROVIDER),
     )
 
 
@@ -94,32 +88,23 @@ def _amounts(containers: Iterable[Container]) -> Iterator[Hashable]:
 
 
 MOST_STATES = 1 << 14
-"""Maximum number of states that are known at a time."""
+"""Maximum number of states of machines that are known at a time."""
 
 
-class States:
-    """The number of each state. Numbers are not used again, so an old one is at worst of no use."""
+class Numbers:
+    """A number for each thing, used once: an old number is at worst of no use."""
 
-    def __init__(self, kept: int = MOST_STATES) -> None:
-        self._kept = kept
+    def __init__(self) -> None:
         self._numbers: dict[Hashable, int] = {}
-        self._next = 0
+        self._next = count()
 
-    def likeness(self, machine: Machine) -> int:
-        """The number of what a machine is, whatever is held of it."""
-        return self._number(machine.likeness())
-
-    def state(self, likeness: int, holdings: Holdings) -> int:
-        """The number of a machine of this likeness with these holdings."""
-        return self._number((likeness, holdings.state()))
-
-    def _number(self, state: Hashable) -> int:
-        found = self._numbers.get(state)
+    def of(self, thing: Hashable) -> int:
+        """The number of what equals this."""
+        found = self._numbers.get(thing)
         if found is None:
-            if len(self._numbers) >= self._kept:
+            if len(self._numbers) >= MOST_STATES:
                 self._numbers.clear()
-            found = self._numbers[state] = self._next
-            self._next += 1
+            found = self._numbers[thing] = next(self._next)
         return found
 
 
@@ -128,8 +113,8 @@ MOST_FILTERS = 512
 FEW = 4
 """Up to this number of changed machines, evaluating each is faster than one pass over all."""
 
-JudgeAll = Callable[[], Codes]
-JudgeOne = Callable[[int], int]
+Judge = Callable[[int | None], Codes]
+"""The codes of all machines, or (1,) that of one."""
 Recall = Callable[[int], int | None]
 """The code of a machine if it is known without evaluating it."""
 OPEN = 0
@@ -144,33 +129,25 @@ class MachineCodes:
         self._seen = -1
 
     def refresh(
-        self,
-        log: "ChangeLog",
-        size: int,
-        judge_all: JudgeAll,
-        judge_one: JudgeOne,
-        recall: Recall = lambda _: None,
+        self, log: "ChangeLog", size: int, judge: Judge, recall: Recall = lambda _: None
     ) -> Collection[int] | None:
         """Evaluate the machines that have changed since the last call.
 
         Returns these machines, or None if it is not known which have changed.
         """
-        changed = log.since(self._seen)
-        if changed is None or len(self.codes) != size:
-            self.codes = judge_all()
-        else:
-            new = []
-            for number in changed:
-                if (code := recall(number)) is None:
-                    new.append(number)
-                else:
-                    self.codes[number] = code
-            if len(new) > FEW:
-                self.codes = judge_all()
-            else:
-                for number in new:
-                    self.codes[number] = judge_one(number)
+        changed, new = log.since(self._seen), list[int]()
         self._seen = log.end
+        known = changed is not None and len(self.codes) == size
+        for number in changed or () if known else ():
+            if (code := recall(number)) is None:
+                new.append(number)
+            else:
+                self.codes[number] = code
+        if not known or len(new) > FEW:
+            self.codes = judge(None)
+        else:
+            for number in new:
+                self.codes[number] = judge(number)[0]
         return changed
 
 
@@ -195,12 +172,10 @@ class MachineFilter:
         """(N,) the current verdict of each machine."""
         return self.verdicts.codes
 
-    def refresh(
-        self, log: "ChangeLog", size: int, judge_all: JudgeAll, judge_one: JudgeOne, recall: Recall
-    ) -> None:
+    def refresh(self, log: "ChangeLog", size: int, judge: Judge, recall: Recall) -> None:
         """Evaluate the machines that have changed since the last call."""
         before = self.verdict
-        changed = self.verdicts.refresh(log, size, judge_all, judge_one, recall)
+        changed = self.verdicts.refresh(log, size, judge, recall)
         # Failures of the exact decision stay valid for unchanged machines.
         for number in list(self.refused if changed is None else changed):
             self.refused.pop(number, None)
@@ -211,9 +186,9 @@ class MachineFilter:
             for number in changed or ():
                 self.open[number] = self.verdict[number] == OPEN
 
-    def refresh_outlook(self, log: "ChangeLog", size: int, judge_all: JudgeAll, judge_one: JudgeOne) -> None:
+    def refresh_outlook(self, log: "ChangeLog", size: int, judge: Judge) -> None:
         """Evaluate what machines lack that were described again since the last call."""
-        changed = self.outlook.refresh(log, size, judge_all, judge_one)
+        changed = self.outlook.refresh(log, size, judge)
         for number in list(self.at_best if changed is None else changed):
             self.at_best.pop(number, None)
 
@@ -257,22 +232,3 @@ class ChangeLog:
         if seen < self._forgotten:
             return None
         return set(self._machines[seen - self._forgotten :])
-
-
-class MachineFilters:
-    """The filters of the most recently used demands."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[Hashable, MachineFilter] = OrderedDict()
-        self._made = 0
-
-    def of(self, shape: Hashable) -> MachineFilter:
-        """The filter for a kind of demand."""
-        kept = self._kept.pop(shape, None)
-        if kept is None:
-            kept = MachineFilter(self._made)
-            self._made += 1
-        self._kept[shape] = kept
-        if len(self._kept) > MOST_FILTERS:
-            self._kept.popitem(last=False)
-        return kept

@@ -263,14 +263,15 @@ def _only_partitions(at: Attempt) -> bool:
     In the release any partition spec requires this. In the proposal only the Restricted policy or a bandwidth
     does.
     """
-    return at.machine.honors_partitions or partitions_alone(at.demand.partition, upstream=at.rules.upstream)
+    return at.machine.honors_partitions or partitions_alone(at.demand)
 
 
-def partitions_alone(spec: PartitionSpec | None, *, upstream: bool) -> bool:
+def partitions_alone(demand: Demand) -> bool:
     """Whether a pod accepts only listed partitions."""
+    spec = demand.partition
     if spec is None:
         return False
-    return upstream or spec.allocate_policy == RESTRICTED or spec.ring_bus_bandwidth is not None
+    return demand.upstream or spec.allocate_policy == RESTRICTED or spec.ring_bus_bandwidth is not None
 
 
 def _partitions(at: Attempt, needed: Instance) -> list[tuple[Option, ...]] | Failure:

@@ -9,23 +9,11 @@ from numpy.typing import NDArray
 
 from kernels.exclusion import unused
 from kernels.types import Amounts, Codes, Mask, Rows
+from reconciler.plugins.koordinator import vocabulary as koord
 from reconciler.plugins.koordinator.annotations import NO_HINT
 from reconciler.plugins.koordinator.holdings import Holdings, excluded_minors
 from reconciler.plugins.koordinator.machine import Machine
-from reconciler.plugins.koordinator.vocabulary import (
-    GPU_CORE,
-    GPU_MEMORY,
-    GPU_MEMORY_RATIO,
-    KOORD_FPGA,
-    KOORD_RDMA,
-    LIMIT,
-    NPU_CORE,
-    NPU_CPU,
-    NPU_DVPP,
-    TYPES,
-    LabelSelector,
-    Shares,
-)
+from reconciler.plugins.koordinator.vocabulary import LIMIT, TYPES, LabelSelector, Shares
 
 MOST_SELECTORS = 128
 """Maximum number of selectors in the cache."""
@@ -71,7 +59,8 @@ class LabelCodes:
 
 
 RESOURCES: Final = (
-    GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, NPU_CORE, NPU_CPU, NPU_DVPP, KOORD_RDMA, KOORD_FPGA,
+    koord.GPU_CORE, koord.GPU_MEMORY, koord.GPU_MEMORY_RATIO, koord.NPU_CORE, koord.NPU_CPU, koord.NPU_DVPP,
+    koord.KOORD_RDMA, koord.KOORD_FPGA,
 )  # fmt: skip
 WIDTH: Final = len(RESOURCES) + 1
 """The last column is the sum of resources that pods cannot request: a device with some of them is usable."""

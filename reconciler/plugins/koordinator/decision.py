@@ -12,20 +12,9 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.plugins.koordinator.choice import (
-    Attempt,
-    Option,
-    Options,
-    Ranked,
-    Takeover,
-    attempt,
-    choose,
-    gpu_grants,
-    gpu_options,
-    grant_of,
-    rank,
-    usable,
-)
+from reconciler.plugins.koordinator import choice
+from reconciler.plugins.koordinator import vocabulary as koord
+from reconciler.plugins.koordinator.choice import Attempt, Option, Options, Takeover
 from reconciler.plugins.koordinator.demand import (
     Demand,
     Failure,
@@ -37,17 +26,7 @@ from reconciler.plugins.koordinator.demand import (
 )
 from reconciler.plugins.koordinator.holdings import Allocation, Grant, Holdings
 from reconciler.plugins.koordinator.machine import Machine
-from reconciler.plugins.koordinator.vocabulary import (
-    BIND_TIMESTAMP,
-    GPU,
-    GPU_MEMORY,
-    GPU_MEMORY_RATIO,
-    GPU_MINORS,
-    Rules,
-    device_score,
-    printed,
-    summed,
-)
+from reconciler.plugins.koordinator.vocabulary import GPU, Rules, device_score, printed
 
 
 def completed(allocation: Allocation, machine: Machine) -> Allocation | Failure:
@@ -56,7 +35,7 @@ def completed(allocation: Allocation, machine: Machine) -> Allocation | Failure:
     if GPU in found:
         gpus: list[Grant] = []
         for grant in found[GPU]:
-            total = machine.capacity.get(GPU, {}).get(grant.minor, {}).get(GPU_MEMORY, 0)
+            total = machine.capacity.get(GPU, {}).get(grant.minor, {}).get(koord.GPU_MEMORY, 0)
             if not total:
                 message = f"no healthy gpu device with minor {grant.minor} of allocation"
                 return Failure("gpu-capacity-unknown", Status.ERROR, message)
@@ -76,18 +55,18 @@ def annotation(allocation: Allocation, machine: Machine) -> str:
 
 def plugin_annotations(allocation: Allocation, bound_at: int) -> dict[str, str]:
     """Annotations for device plugins of vendors: the bind time in nanoseconds, and the GPUs."""
-    found = {BIND_TIMESTAMP: str(bound_at)}
+    found = {koord.BIND_TIMESTAMP: str(bound_at)}
     if GPU in allocation:
-        found[GPU_MINORS] = ",".join(str(grant.minor) for grant in allocation[GPU])
+        found[koord.GPU_MINORS] = ",".join(str(grant.minor) for grant in allocation[GPU])
     return found
 
 
 def _with_memory(grant: Grant, total: int) -> Grant:
     shares = dict(grant.shares)
-    if GPU_MEMORY not in shares and GPU_MEMORY_RATIO in shares:
-        shares[GPU_MEMORY] = shares[GPU_MEMORY_RATIO] * total // 100
-    if GPU_MEMORY_RATIO not in shares and GPU_MEMORY in shares:
-        shares[GPU_MEMORY_RATIO] = shares[GPU_MEMORY] * 100 // total
+    if koord.GPU_MEMORY not in shares and koord.GPU_MEMORY_RATIO in shares:
+        shares[koord.GPU_MEMORY] = shares[koord.GPU_MEMORY_RATIO] * total // 100
+    if koord.GPU_MEMORY_RATIO not in shares and koord.GPU_MEMORY in shares:
+        shares[koord.GPU_MEMORY_RATIO] = shares[koord.GPU_MEMORY] * 100 // total
     return replace(grant, shares=shares)
 
 
@@ -130,7 +109,7 @@ def allocate_jointly_as_released(at: Attempt, needed: Mapping[str, Instance]) ->
         if kind == GPU:
             found = allocate_type(at, kind, wanted, limit=limit)
         else:
-            found = choose(at, kind, wanted, limit=limit, pcies=pcies)
+            found = choice.choose(at, kind, wanted, limit=limit, pcies=pcies)
         if isinstance(found, Failure):
             return found
         chosen[kind] = found
@@ -142,14 +121,14 @@ def allocate_jointly_as_released(at: Attempt, needed: Mapping[str, Instance]) ->
 def allocate_type(at: Attempt, kind: str, needed: Instance, *, limit: int = 0) -> tuple[Grant, ...] | Failure:
     """Devices for one type, independent of other types."""
     if kind != GPU:
-        return choose(at, kind, needed, limit=limit)
-    options = gpu_options(at, needed)
+        return choice.choose(at, kind, needed, limit=limit)
+    options = choice.gpu_options(at, needed)
     if isinstance(options, Failure):
         return options
     best = options.tiers[0][0]
     count = max(needed.count, limit) if best.open_end else needed.count
     minors = best.minors if best.whole else best.minors[:count]
-    return gpu_grants(minors, needed, options.template)
+    return choice.gpu_grants(minors, needed, options.template)
 
 
 def _pcies(at: Attempt, kind: str, grants: tuple[Grant, ...]) -> set[str]:
@@ -255,7 +234,7 @@ def allocate_jointly(at: Attempt, needed: Mapping[str, Instance]) -> GrantsByTyp
     if isinstance(options, Failure):
         return options
     companions = [
-        Companions(kind, needed[kind].count, tuple(usable(at, kind, needed[kind]))) for kind in further
+        Companions(kind, needed[kind].count, tuple(choice.usable(at, kind, needed[kind]))) for kind in further
     ]
     for other in companions:
         if len(other.grants) < other.wanted:
@@ -275,8 +254,8 @@ def allocate_jointly(at: Attempt, needed: Mapping[str, Instance]) -> GrantsByTyp
 
 def _options(at: Attempt, lead: str, needed: Instance) -> Options | Failure:
     if lead == GPU:
-        return gpu_options(at, needed)
-    minors = tuple(grant.minor for grant in usable(at, lead, needed))
+        return choice.gpu_options(at, needed)
+    minors = tuple(grant.minor for grant in choice.usable(at, lead, needed))
     return Options(((Option(minors),),)) if len(minors) >= needed.count else insufficient(lead)
 
 
@@ -284,8 +263,8 @@ def _granted(
     at: Attempt, lead: str, minors: tuple[int, ...], needed: Instance, template: str
 ) -> tuple[Grant, ...]:
     if lead == GPU:
-        return gpu_grants(minors, needed, template)
-    grants = (grant_of(at, lead, minor, needed) for minor in minors)
+        return choice.gpu_grants(minors, needed, template)
+    grants = (choice.grant_of(at, lead, minor, needed) for minor in minors)
     return tuple(grant for grant in grants if grant is not None)
 
 
@@ -331,10 +310,11 @@ def _topping_up(
         spots = {_spot(at, lead, minor, proximity) for minor in minors} - {None}
         here = [m for m in rest if _spot(at, other.kind, m, proximity) in spots and m not in ranked]
         in_turn = [
-            Ranked(minor, -place, at.machine.pcie(other.kind, minor)) for place, minor in enumerate(here)
+            choice.Ranked(minor, -place, at.machine.pcie(other.kind, minor))
+            for place, minor in enumerate(here)
         ]
         pcies = {device.pcie for device in in_turn if device.pcie is not None}
-        ranked += [device.minor for device in rank(in_turn, pcies=pcies)]
+        ranked += [device.minor for device in choice.rank(in_turn, pcies=pcies)]
     return ranked[: max(other.wanted - len(taken), 0)]
 
 
@@ -371,10 +351,10 @@ def allocate(
     """
     if refused := _unsuitable(demand, machine, rules):
         return refused
-    needed = instances(demand, machine, upstream=rules.upstream, trial=trial)
+    needed = instances(demand, machine, trial=trial)
     if isinstance(needed, Failure):
         return needed
-    at = attempt(demand, machine, holdings, rules, takeover)
+    at = choice.attempt(demand, machine, holdings, rules, takeover)
     chosen: GrantsByType = {}
     if demand.joint and all(kind in needed for kind in demand.joint):
         jointly = allocate_jointly_as_released if rules.upstream else allocate_jointly
@@ -412,13 +392,16 @@ def node_score(
     demand: Demand, machine: Machine, holdings: Holdings, rules: Rules, takeover: Takeover
 ) -> int | Failure:
     """The sum over the requested types: the score of all their devices as one, with one more instance."""
-    needed = instances(demand, machine, upstream=rules.upstream, trial=True)
+    needed = instances(demand, machine, trial=True)
     if isinstance(needed, Failure):
         return needed
-    at = attempt(demand, machine, holdings, rules, takeover)
+    at = choice.attempt(demand, machine, holdings, rules, takeover)
     return sum(
         device_score(
-            rules.scoring, need.each, summed(at.total[kind].values()), summed(at.free[kind].values())
+            rules.scoring,
+            need.each,
+            koord.summed(at.total[kind].values()),
+            koord.summed(at.free[kind].values()),
         )
         for kind, need in needed.items()
     )

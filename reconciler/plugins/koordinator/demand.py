@@ -7,46 +7,16 @@ from collections.abc import Hashable, Mapping
 from enum import StrEnum
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.api.objects.core import Pod, ResourceRequirements
 from reconciler.api.objects.quantity import Quantity
 from reconciler.errors import Malformed
 from reconciler.plugins.koordinator import annotations
-from reconciler.plugins.koordinator.annotations import (
-    APPLY_FOR_ALL,
-    DEVICE_LEVEL,
-    NO_HINT,
-    REQUESTS_AS_COUNT,
-    SAME_PCIE,
-    Hint,
-    PartitionSpec,
-)
+from reconciler.plugins.koordinator import vocabulary as koord
+from reconciler.plugins.koordinator.annotations import APPLY_FOR_ALL, NO_HINT, REQUESTS_AS_COUNT, Hint
 from reconciler.plugins.koordinator.machine import Machine
-from reconciler.plugins.koordinator.vocabulary import (
-    ALLOCATE_HINT,
-    GPU,
-    GPU_CORE,
-    GPU_MEMORY,
-    GPU_MEMORY_RATIO,
-    GPU_SHARED,
-    ISOLATION_PROVIDER,
-    JOINT_ALLOCATE,
-    KOORD_FPGA,
-    KOORD_GPU,
-    KOORD_RDMA,
-    NPU_CORE,
-    NPU_CPU,
-    NPU_DVPP,
-    PARTITION_SPEC,
-    TYPE_OF,
-    TYPES,
-    WHOLE_GPU,
-    Rules,
-    Shares,
-    matching_templates,
-    plus,
-    shares_of,
-)
+from reconciler.plugins.koordinator.vocabulary import GPU, TYPES, Rules, Shares, plus, shares_of
 
 
 class Status(StrEnum):
@@ -82,7 +52,7 @@ def requested(pod: Pod) -> dict[str, int]:
     subject = f"Pod {pod.key}"
 
     def of(quantities: Mapping[str, Quantity]) -> dict[str, int]:
-        return {name: n for name, n in shares_of(subject, quantities).items() if name in TYPE_OF}
+        return {name: n for name, n in shares_of(subject, quantities).items() if name in koord.TYPE_OF}
 
     running: dict[str, int] = {}
     for container in pod.spec.containers:
@@ -108,26 +78,26 @@ def _wanted(resources: ResourceRequirements) -> Mapping[str, Quantity]:
 WHOLE = 100
 """The share of a whole device."""
 
-UNITS = (KOORD_GPU, KOORD_FPGA, KOORD_RDMA)
+UNITS = (koord.KOORD_GPU, koord.KOORD_FPGA, koord.KOORD_RDMA)
 
 COMBINATIONS = frozenset(
     frozenset(names)
     for names in (
-        *((name,) for name in WHOLE_GPU),
-        (KOORD_GPU,),
-        (KOORD_FPGA,),
-        (KOORD_RDMA,),
-        (GPU_MEMORY,),
-        (GPU_MEMORY_RATIO,),
-        (GPU_CORE, GPU_MEMORY),
-        (GPU_CORE, GPU_MEMORY_RATIO),
-        (NPU_CORE, GPU_MEMORY_RATIO),
-        (GPU_SHARED, GPU_MEMORY),
-        (GPU_SHARED, GPU_MEMORY_RATIO),
-        (GPU_SHARED, GPU_CORE, GPU_MEMORY),
-        (GPU_SHARED, GPU_CORE, GPU_MEMORY_RATIO),
-        (GPU_SHARED, NPU_CORE, NPU_CPU, GPU_MEMORY),
-        (GPU_SHARED, NPU_CORE, NPU_CPU, NPU_DVPP, GPU_MEMORY),
+        *((name,) for name in koord.WHOLE_GPU),
+        (koord.KOORD_GPU,),
+        (koord.KOORD_FPGA,),
+        (koord.KOORD_RDMA,),
+        (koord.GPU_MEMORY,),
+        (koord.GPU_MEMORY_RATIO,),
+        (koord.GPU_CORE, koord.GPU_MEMORY),
+        (koord.GPU_CORE, koord.GPU_MEMORY_RATIO),
+        (koord.NPU_CORE, koord.GPU_MEMORY_RATIO),
+        (koord.GPU_SHARED, koord.GPU_MEMORY),
+        (koord.GPU_SHARED, koord.GPU_MEMORY_RATIO),
+        (koord.GPU_SHARED, koord.GPU_CORE, koord.GPU_MEMORY),
+        (koord.GPU_SHARED, koord.GPU_CORE, koord.GPU_MEMORY_RATIO),
+        (koord.GPU_SHARED, koord.NPU_CORE, koord.NPU_CPU, koord.GPU_MEMORY),
+        (koord.GPU_SHARED, koord.NPU_CORE, koord.NPU_CPU, koord.NPU_DVPP, koord.GPU_MEMORY),
     )
 )
 """The sets of resource names of one type that may be requested together."""
@@ -138,7 +108,7 @@ def by_type(requests: Shares) -> dict[str, dict[str, int]]:
     return {
         kind: mine
         for kind in TYPES
-        if (mine := {name: n for name, n in requests.items() if TYPE_OF[name] == kind})
+        if (mine := {name: n for name, n in requests.items() if koord.TYPE_OF[name] == kind})
     }
 
 
@@ -156,10 +126,10 @@ def invalid_requests(requests: Shares) -> Failure | None:
 
 def normalised(requests: Shares) -> dict[str, int]:
     """The requests in shares of devices: a number of GPUs becomes shares of core and memory."""
-    for name in (*WHOLE_GPU, KOORD_GPU):
+    for name in (*koord.WHOLE_GPU, koord.KOORD_GPU):
         if name in requests:
-            share = requests[name] * (WHOLE if name in WHOLE_GPU else 1)
-            return {GPU_CORE: share, GPU_MEMORY_RATIO: share}
+            share = requests[name] * (WHOLE if name in koord.WHOLE_GPU else 1)
+            return {koord.GPU_CORE: share, koord.GPU_MEMORY_RATIO: share}
     return dict(requests)
 
 
@@ -168,10 +138,10 @@ def _in_whole_devices(share: int) -> bool:
 
 
 def _amounts_agree(requests: Mapping[str, int]) -> bool:
-    shares = [requests[name] for name in (GPU_CORE, GPU_MEMORY_RATIO) if name in requests]
-    cards = requests.get(GPU_SHARED)
-    if NPU_CPU in requests:
-        return (cards or 0) <= 1 and requests.get(NPU_DVPP, 0) <= WHOLE
+    shares = [requests[name] for name in (koord.GPU_CORE, koord.GPU_MEMORY_RATIO) if name in requests]
+    cards = requests.get(koord.GPU_SHARED)
+    if koord.NPU_CPU in requests:
+        return (cards or 0) <= 1 and requests.get(koord.NPU_DVPP, 0) <= WHOLE
     if cards is None:
         return all(map(_in_whole_devices, shares))
     return all(share % cards == 0 and share // cards <= WHOLE for share in shares)
@@ -184,6 +154,8 @@ class Instance(Struct, frozen=True):
     each: Shares
     shared: bool = False
     """Whether a part of a GPU is requested."""
+    of_all: bool = False
+    """All matching devices of a machine are needed, whatever `count` is."""
 
 
 class Demand(Struct, frozen=True):
@@ -196,13 +168,15 @@ class Demand(Struct, frozen=True):
     requests: Mapping[str, Shares]
     """Device type -> requests in shares."""
     hints: Mapping[str, Hint]
+    upstream: bool = False
+    """Whether the rules of the release apply"""
     joint: tuple[str, ...] = ()
     """The types to be near each other, the one that decides first; empty if fewer than two."""
     primary: str = ""
     """The first type of the joint list that is requested, also where it is alone."""
     same_pcie: bool = False
     gpu: Instance | None = None
-    partition: PartitionSpec | None = None
+    partition: annotations.PartitionSpec | None = None
     isolation: str = ""
     templates: Mapping[str, tuple[str, ...]] | None = None
     """vendor-model -> templates that a shared request equals; None where no template is needed."""
@@ -247,18 +221,19 @@ def read_demand(pod: Pod, rules: Rules) -> Demand | Failure | None:
     return Demand(
         shape=(
             tuple(sorted(requests.items())),
-            *(notes.get(key) for key in (JOINT_ALLOCATE, ALLOCATE_HINT, PARTITION_SPEC)),
-            pod.metadata.labels.get(ISOLATION_PROVIDER),
+            *(notes.get(key) for key in (koord.JOINT_ALLOCATE, koord.ALLOCATE_HINT, koord.PARTITION_SPEC)),
+            pod.metadata.labels.get(koord.ISOLATION_PROVIDER),
         ),
         written=written,
         requests=normal,
         hints=hints,
+        upstream=rules.upstream,
         joint=listed if len(listed) > 1 else (),
         primary=listed[0] if listed else "",
-        same_pcie=joint is not None and joint.required_scope == SAME_PCIE,
+        same_pcie=joint is not None and joint.required_scope == annotations.SAME_PCIE,
         gpu=gpu,
         partition=spec,
-        isolation=pod.metadata.labels.get(ISOLATION_PROVIDER, ""),
+        isolation=pod.metadata.labels.get(koord.ISOLATION_PROVIDER, ""),
         templates=templates,
     )
 
@@ -270,40 +245,32 @@ def leading_type(demand: Demand) -> str:
 
 def gpu_instance(requests: Shares) -> Instance:
     """The number of GPUs, and the shares of each (KOO-5). Memory in bytes is always a part of a GPU."""
-    ratio = requests.get(GPU_MEMORY_RATIO)
-    if GPU_SHARED in requests:
-        count = requests[GPU_SHARED]
+    ratio = requests.get(koord.GPU_MEMORY_RATIO)
+    if koord.GPU_SHARED in requests:
+        count = requests[koord.GPU_SHARED]
     elif ratio is not None and ratio > WHOLE and ratio % WHOLE == 0:
         count = ratio // WHOLE
     else:
         count = 1
-    charged = [name for name in (GPU_CORE, NPU_CORE, NPU_CPU, NPU_DVPP) if name in requests]
-    charged.append(GPU_MEMORY if ratio is None else GPU_MEMORY_RATIO)
+    charged = [
+        name for name in (koord.GPU_CORE, koord.NPU_CORE, koord.NPU_CPU, koord.NPU_DVPP) if name in requests
+    ]
+    charged.append(koord.GPU_MEMORY if ratio is None else koord.GPU_MEMORY_RATIO)
     each = {name: requests[name] // count for name in charged}
-    return Instance(count, each, shared=ratio is None or each[GPU_MEMORY_RATIO] < WHOLE)
+    return Instance(count, each, shared=ratio is None or each[koord.GPU_MEMORY_RATIO] < WHOLE)
 
 
 def _templates(gpu: Instance | None, rules: Rules) -> Mapping[str, tuple[str, ...]] | None:
     if gpu is None or not gpu.shared or not rules.template_resources & gpu.each.keys():
         return None
-    return matching_templates(gpu.each, rules.templates)
+    return koord.matching_templates(gpu.each, rules.templates)
 
 
-class TypeDemand(Struct, frozen=True):
-    """The devices of one type that a pod needs on any machine."""
-
-    instance: Instance
-    of_all: bool = False
-    """All matching devices of the machine are needed."""
-
-
-def instances(
-    demand: Demand, machine: Machine, *, upstream: bool, trial: bool
-) -> dict[str, Instance] | Failure:
+def instances(demand: Demand, machine: Machine, *, trial: bool) -> dict[str, Instance] | Failure:
     """Device type -> needed devices, in the order of the decision."""
     found: dict[str, Instance] = {}
     for kind in wanted_types(demand, machine, trial=trial):
-        needed = instance(demand, kind, machine, upstream=upstream)
+        needed = instance(demand, kind, machine)
         if isinstance(needed, Failure):
             return needed
         found[kind] = needed
@@ -323,42 +290,40 @@ def wanted_types(demand: Demand, machine: Machine, *, trial: bool) -> tuple[str,
     return tuple(kind for kind in TYPES if kind in demand.requests)
 
 
-def instance(demand: Demand, kind: str, machine: Machine, *, upstream: bool) -> Instance | Failure:
+def instance(demand: Demand, kind: str, machine: Machine) -> Instance | Failure:
     """The devices of one type that a pod needs on one machine."""
     devices = machine.devices.get(kind)
-    wanted = type_demand(demand, kind, upstream=upstream)
-    count = wanted.instance.count
+    wanted = type_demand(demand, kind)
+    count = wanted.count
     if devices and wanted.of_all:
         selector = demand.hint(kind).selector
         # The release also counts unhealthy devices, and so requires more than exist.
         count = sum(
-            (upstream or device.health) and (selector is None or selector.matches(device.labels))
+            (demand.upstream or device.health) and (selector is None or selector.matches(device.labels))
             for device in devices.values()
         )
     if not devices or not count:
         return Failure(f"no-devices-of-type:{kind}", Status.NEVER, f"Insufficient {kind} devices")
-    return Instance(count, wanted.instance.each, wanted.instance.shared)
+    return Instance(count, wanted.each, wanted.shared)
 
 
-def type_demand(demand: Demand, kind: str, *, upstream: bool) -> TypeDemand:
+def type_demand(demand: Demand, kind: str) -> Instance:
     """The devices of one type that a pod needs on any machine."""
-    hint = demand.hint(kind)
+    hint, strategy = demand.hint(kind), demand.hint(kind).allocate_strategy
     if kind == GPU and demand.gpu is not None:
-        return TypeDemand(demand.gpu) if upstream else _gpus(demand, demand.gpu, hint)
+        return demand.gpu if demand.upstream else _gpus(demand, demand.gpu, strategy)
     ((name, amount),) = demand.requests[kind].items()
     # In the release a multiple of a whole device overrides the hint.
-    if amount > WHOLE and (upstream or hint.allocate_strategy not in (APPLY_FOR_ALL, REQUESTS_AS_COUNT)):
-        return TypeDemand(Instance(amount // WHOLE, {name: WHOLE}))
-    if hint.allocate_strategy == APPLY_FOR_ALL:
-        return TypeDemand(Instance(1, {name: amount}), of_all=True)
-    if hint.allocate_strategy == REQUESTS_AS_COUNT:
-        return TypeDemand(Instance(amount, {name: WHOLE if hint.exclusive_policy == DEVICE_LEVEL else 1}))
-    return TypeDemand(Instance(1, {name: amount}))
+    if amount > WHOLE and (demand.upstream or strategy not in (APPLY_FOR_ALL, REQUESTS_AS_COUNT)):
+        return Instance(amount // WHOLE, {name: WHOLE})
+    if strategy == REQUESTS_AS_COUNT:
+        return Instance(amount, {name: WHOLE if hint.exclusive_policy == annotations.DEVICE_LEVEL else 1})
+    return Instance(1, {name: amount}, of_all=strategy == APPLY_FOR_ALL)
 
 
-def _gpus(demand: Demand, gpu: Instance, hint: Hint) -> TypeDemand:
+def _gpus(demand: Demand, gpu: Instance, strategy: str) -> Instance:
     written = demand.written[GPU]
-    if hint.allocate_strategy == REQUESTS_AS_COUNT and KOORD_GPU in written:
+    if strategy == REQUESTS_AS_COUNT and koord.KOORD_GPU in written:
         # A GPU has no virtual functions: an instance is the whole GPU.
-        return TypeDemand(Instance(written[KOORD_GPU], {GPU_CORE: WHOLE, GPU_MEMORY_RATIO: WHOLE}))
-    return TypeDemand(gpu, of_all=hint.allocate_strategy == APPLY_FOR_ALL)
+        return Instance(written[koord.KOORD_GPU], {koord.GPU_CORE: WHOLE, koord.GPU_MEMORY_RATIO: WHOLE})
+    return replace(gpu, of_all=strategy == APPLY_FOR_ALL)

@@ -14,33 +14,10 @@ from reconciler.api.versions.ignored import unknown_in
 from reconciler.api.versions.shapes import Raw, mapping, mappings
 from reconciler.errors import Malformed
 from reconciler.plugins.koordinator import annotations as notes
+from reconciler.plugins.koordinator import vocabulary as koord
 from reconciler.plugins.koordinator.demand import WHOLE, by_type, invalid_requests, requested
 from reconciler.plugins.koordinator.machine import REQUIRED
-from reconciler.plugins.koordinator.partitions import (
-    LenientPartition,
-    Partition,
-    read_table,
-    table_of,
-)
-from reconciler.plugins.koordinator.vocabulary import (
-    ALLOCATE_HINT,
-    ALLOCATED,
-    CURRENT_NAME,
-    GPU,
-    GPU_CORE,
-    GPU_MEMORY,
-    GPU_MEMORY_RATIO,
-    JOINT_ALLOCATE,
-    KOORD_GPU,
-    PARTITION_POLICY,
-    PARTITION_SPEC,
-    PARTITIONS,
-    TYPES,
-    WHOLE_GPU,
-    Device,
-    Semantics,
-    is_device,
-)
+from reconciler.plugins.koordinator.partitions import LenientPartition, Partition, read_table, table_of
 
 SHAPE: Final = Rule(
     "koordinator-shape",
@@ -87,17 +64,17 @@ UNITS: Final = Rule(
 
 
 def _table(subject: str, given: Mapping[str, str]) -> Mapping[int, tuple[Partition, ...]]:
-    listed = read_table(subject, given[PARTITIONS], Semantics.PROPOSAL)
+    listed = read_table(subject, given[koord.PARTITIONS], koord.Semantics.PROPOSAL)
     table_of(listed or {}, subject)
     return listed or {}
 
 
 _READERS: Mapping[str, Callable[[str, Mapping[str, str]], object]] = {
-    ALLOCATE_HINT: notes.hints,
-    ALLOCATED: notes.allocated,
-    JOINT_ALLOCATE: notes.joint_allocate,
-    PARTITION_SPEC: notes.partition_spec,
-    PARTITIONS: _table,
+    koord.ALLOCATE_HINT: notes.hints,
+    koord.ALLOCATED: notes.allocated,
+    koord.JOINT_ALLOCATE: notes.joint_allocate,
+    koord.PARTITION_SPEC: notes.partition_spec,
+    koord.PARTITIONS: _table,
 }
 """Annotation -> the function that parses it; it raises Malformed"""
 
@@ -137,7 +114,7 @@ def shape(data: DoctorInput) -> Iterator[Finding]:
     """Devices without a spec, and annotations that cannot be parsed."""
     for one in data.documents:
         raw = one.document.raw
-        if is_device(raw) and not mapping(raw.get("spec")):
+        if koord.is_device(raw) and not mapping(raw.get("spec")):
             yield SHAPE.finding_at(one.document.origin, subject_of(raw), "spec", "is missing")
     for holder in holders(data):
         for name in holder.annotations:
@@ -151,7 +128,7 @@ def shape(data: DoctorInput) -> Iterator[Finding]:
 
 def minors(data: DoctorInput) -> Iterator[Finding]:
     """Devices of one type with the same minor."""
-    for entry, device in data.of(Device):
+    for entry, device in data.of(koord.Device):
         first: dict[tuple[str, int], int] = {}
         for number, info in enumerate(device.spec.devices):
             earlier = first.setdefault((info.type, info.minor), number)
@@ -162,16 +139,16 @@ def minors(data: DoctorInput) -> Iterator[Finding]:
 
 def partitions(data: DoctorInput) -> Iterator[Finding]:
     """Partition tables that are empty, or of which a part has no effect."""
-    for entry, device in data.of(Device):
-        text = device.metadata.annotations.get(PARTITIONS)
+    for entry, device in data.of(koord.Device):
+        text = device.metadata.annotations.get(koord.PARTITIONS)
         if text is None:
             continue
-        subject, field = subject_of(entry.raw), f"metadata.annotations[{PARTITIONS}]"
+        subject, field = subject_of(entry.raw), f"metadata.annotations[{koord.PARTITIONS}]"
         try:
             table = _table(subject, device.metadata.annotations)
         except Malformed:  # another check reports it
             continue
-        gpus = {info.minor for info in device.spec.devices if info.type == GPU}
+        gpus = {info.minor for info in device.spec.devices if info.type == koord.GPU}
         for what in _unknown_gpus(table, gpus) if device.spec.devices else ():
             yield PARTITION_UNKNOWN_GPU.finding(entry, field, what)
         for what in (*_idle_parts(table), *_refused_by_the_release(subject, text)):
@@ -200,7 +177,7 @@ def _idle_parts(table: Mapping[int, tuple[Partition, ...]]) -> Iterator[str]:
 def _refused_by_the_release(subject: str, text: str) -> Iterator[str]:
     """What the proposal allows, but not the release: it then ignores the whole table."""
     try:
-        read_table(subject, text, Semantics.UPSTREAM)
+        read_table(subject, text, koord.Semantics.UPSTREAM)
     except Malformed as exc:
         yield f"Koordinator's release ignores the whole table: {exc.reason}"
 
@@ -208,7 +185,7 @@ def _refused_by_the_release(subject: str, text: str) -> Iterator[str]:
 def values(data: DoctorInput) -> Iterator[Finding]:
     """Names and values in labels and annotations that are unknown, so that they count as not set."""
     for entry in data.entries:
-        if isinstance(entry.object, Device | Node):
+        if isinstance(entry.object, koord.Device | Node):
             yield from _policy(entry)
     for holder in holders(data):
         for name in sorted(holder.annotations.keys() & _UNKNOWN_IN.keys()):
@@ -222,10 +199,10 @@ def values(data: DoctorInput) -> Iterator[Finding]:
 
 
 def _policy(entry: Entry) -> Iterator[Finding]:
-    given = entry.object.metadata.labels.get(PARTITION_POLICY)
+    given = entry.object.metadata.labels.get(koord.PARTITION_POLICY)
     if given is not None:
         for what in _unlisted("the policy", given, (notes.HONOR, notes.PREFER)):
-            yield VALUE.finding(entry, f"metadata.labels[{PARTITION_POLICY}]", what)
+            yield VALUE.finding(entry, f"metadata.labels[{koord.PARTITION_POLICY}]", what)
 
 
 def _unknown_in_table(raw: Raw) -> Iterator[str]:
@@ -244,21 +221,21 @@ def _unknown_in_joint(raw: Raw) -> Iterator[str]:
     yield from _unlisted_in(raw, "", {"requiredScope": (notes.SAME_PCIE,)})
     given = raw.get("deviceTypes")
     for number, kind in enumerate(given if isinstance(given, list) else ()):
-        yield from _unlisted(f"deviceTypes[{number}]", kind, TYPES)
+        yield from _unlisted(f"deviceTypes[{number}]", kind, koord.TYPES)
 
 
 def _unknown_in_hints(raw: Raw) -> Iterator[str]:
     for kind, hint in raw.items():
-        yield from _unlisted("the device type", kind, TYPES)
+        yield from _unlisted("the device type", kind, koord.TYPES)
         yield from _unknown_names(notes.Hint, mapping(hint), kind)
         yield from _unlisted_in(mapping(hint), f"{kind}.", _OF_HINTS)
 
 
 _UNKNOWN_IN: Mapping[str, Callable[[Raw], Iterator[str]]] = {
-    PARTITIONS: _unknown_in_table,
-    PARTITION_SPEC: _unknown_in_spec,
-    JOINT_ALLOCATE: _unknown_in_joint,
-    ALLOCATE_HINT: _unknown_in_hints,
+    koord.PARTITIONS: _unknown_in_table,
+    koord.PARTITION_SPEC: _unknown_in_spec,
+    koord.JOINT_ALLOCATE: _unknown_in_joint,
+    koord.ALLOCATE_HINT: _unknown_in_hints,
 }
 """Annotation that people write -> the function that finds unknown names and values in it"""
 _OF_HINTS = {
@@ -290,7 +267,7 @@ MAX_GPUS = 8
 """GPUs of a usual large machine. An amount in percent up to this is probably a number of GPUs."""
 MIN_MEMORY = 2**20
 """Bytes; less is probably an amount without its unit"""
-_IN_PERCENT = (KOORD_GPU, GPU_CORE, GPU_MEMORY_RATIO)
+_IN_PERCENT = (koord.KOORD_GPU, koord.GPU_CORE, koord.GPU_MEMORY_RATIO)
 
 
 class _Asking(NamedTuple):
@@ -337,9 +314,9 @@ def _doubt(name: str, amount: int) -> str:
     """Why an amount is probably in the wrong unit; empty if it is not."""
     if name in _IN_PERCENT and amount <= MAX_GPUS:
         return f"{name}: {amount} is {amount} percent of a GPU; {amount * WHOLE} is {amount} whole"
-    if name == GPU_MEMORY and amount < MIN_MEMORY:
+    if name == koord.GPU_MEMORY and amount < MIN_MEMORY:
         return f"{name}: {amount} is {amount} bytes; write for example {amount}Gi"
-    if name in WHOLE_GPU and amount >= WHOLE and amount % WHOLE == 0:
+    if name in koord.WHOLE_GPU and amount >= WHOLE and amount % WHOLE == 0:
         return f"{name}: {amount} is {amount} whole GPUs, not percent"
     return ""
 
@@ -377,7 +354,7 @@ def _place(one: _Asking, names: Mapping[str, int]) -> str:
         for number, container in enumerate(containers):
             for part in ("requests", "limits"):
                 written = getattr(container.resources, part)
-                found = next((n for n in written if CURRENT_NAME.get(n, n) in names), None)
+                found = next((n for n in written if koord.CURRENT_NAME.get(n, n) in names), None)
                 if found is not None:
                     return f"{one.path}.{key}[{number}].resources.{part}[{found}]"
     return f"{one.path}.containers"

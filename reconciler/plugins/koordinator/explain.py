@@ -117,9 +117,7 @@ def explain_pod(
         return Explanation((), "", reason, message or demand.message, help_, 0, pod=pod.key)
     suitable = np.array([can_run(name) for name in fleet.names], dtype=np.bool_)
     rows = fleet.columns.every()
-    results = [
-        _result(kind, demand, rows, len(suitable), upstream=fleet.rules.upstream) for kind in demand.requests
-    ]
+    results = [_result(kind, demand, rows, len(suitable)) for kind in demand.requests]
     able = _able(results, suitable)
     refusing = _refusing_gate(reason, demand)
     requests = tuple(
@@ -130,19 +128,17 @@ def explain_pod(
     return Explanation((), "", reason, message, help_, int(suitable.sum()), requests, nearest, pod=pod.key)
 
 
-def _result(kind: str, demand: Demand, rows: DeviceRows, size: int, *, upstream: bool) -> TypeResult:
-    _, *gates = gates_of(rows, demand, kind, upstream=upstream)
-    wanted = type_demand(demand, kind, upstream=upstream)
+def _result(kind: str, demand: Demand, rows: DeviceRows, size: int) -> TypeResult:
+    _, *gates = gates_of(rows, demand, kind)
+    wanted = type_demand(demand, kind)
     devices = of_type(rows, kind)
     left = devices & np.logical_and.reduce([passed for _, passed in gates])
-    needed = np.full(size, wanted.instance.count, dtype=np.int64)
+    needed = np.full(size, wanted.count, dtype=np.int64)
     if wanted.of_all:
-        counted = matching(rows, demand, kind) & (rows.health | upstream)
+        counted = matching(rows, demand, kind) & (rows.health | demand.upstream)
         needed = np.maximum(np.bincount(rows.owner[counted], minlength=size), 1)
     have = np.bincount(rows.owner[left], minlength=size)
-    return TypeResult(
-        kind, None if wanted.of_all else wanted.instance.count, gates, devices, left, have, needed
-    )
+    return TypeResult(kind, None if wanted.of_all else wanted.count, gates, devices, left, have, needed)
 
 
 def _refusing_gate(reason: str, demand: Demand) -> Step | None:

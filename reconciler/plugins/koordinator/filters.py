@@ -49,9 +49,9 @@ def _with_function(rows: DeviceRows, demand: Demand, kind: str, labels: np.ndarr
     return rows.function_labels.matching(selector)[labels]
 
 
-def not_excluded(rows: DeviceRows, demand: Demand, kind: str, *, upstream: bool) -> Mask:
+def not_excluded(rows: DeviceRows, demand: Demand, kind: str) -> Mask:
     """(R,) devices that no exclusive use keeps from the pod, neither its own nor that of a holder."""
-    if upstream:
+    if demand.upstream:
         return np.ones(len(rows.owner), dtype=np.bool_)
     policy = demand.hint(kind).exclusive_policy
     found: Mask = ~rows.closed
@@ -72,16 +72,16 @@ class KindCount(Struct, frozen=True):
     gates: tuple[tuple[str, int], ...]
 
 
-def counts(rows: DeviceRows, demand: Demand, *, upstream: bool) -> tuple[KindCount, ...]:
+def counts(rows: DeviceRows, demand: Demand) -> tuple[KindCount, ...]:
     """How many devices of all machines pass each test, by type."""
     found = []
     for kind in demand.requests:
-        wanted = type_demand(demand, kind, upstream=upstream)
+        wanted = type_demand(demand, kind)
         left, gates = of_type(rows, kind), []
-        for name, passed in gates_of(rows, demand, kind, upstream=upstream):
+        for name, passed in gates_of(rows, demand, kind):
             left = left & passed
             gates.append((name, int(left.sum())))
-        found.append(KindCount(kind, None if wanted.of_all else wanted.instance.count, tuple(gates)))
+        found.append(KindCount(kind, None if wanted.of_all else wanted.count, tuple(gates)))
     return tuple(found)
 
 
@@ -90,12 +90,12 @@ FUNCTIONS_TEST, EXCLUSIVE_TEST = "matching virtual functions", "exclusive use"
 FREE_FUNCTIONS_TEST, FREE_TEST = "free virtual functions", "free amounts"
 
 
-def gates_of(rows: DeviceRows, demand: Demand, kind: str, *, upstream: bool) -> Iterator[tuple[str, Mask]]:
+def gates_of(rows: DeviceRows, demand: Demand, kind: str) -> Iterator[tuple[str, Mask]]:
     """The name of each test and (R,) the devices that pass it, in the order of reports.
 
     Tests of virtual functions appear only if the pod needs one.
     """
-    each = amounts(type_demand(demand, kind, upstream=upstream).instance.each)
+    each = amounts(type_demand(demand, kind).each)
     functions = demand.hint(kind).vf_selector is not None
     yield TYPE_TEST, of_type(rows, kind)
     yield SELECTOR_TEST, matching(rows, demand, kind)
@@ -103,7 +103,7 @@ def gates_of(rows: DeviceRows, demand: Demand, kind: str, *, upstream: bool) -> 
     if functions:
         yield FUNCTIONS_TEST, with_function(rows, demand, kind)
     yield SIZE_TEST, share_fits(rows.total, rows.reported, np.any(rows.total > 0, axis=1), each)
-    yield EXCLUSIVE_TEST, not_excluded(rows, demand, kind, upstream=upstream)
+    yield EXCLUSIVE_TEST, not_excluded(rows, demand, kind)
     if functions:
         yield FREE_FUNCTIONS_TEST, with_free_function(rows, demand, kind)
     yield FREE_TEST, share_fits(rows.free, rows.reported, rows.some, each)
@@ -138,7 +138,7 @@ class Tables(NamedTuple):
         return Tables(self.listed[number : number + 1], self.missing[number : number + 1])
 
 
-def feasible(rows: DeviceRows, demand: Demand, tables: Tables, *, upstream: bool) -> Codes:
+def feasible(rows: DeviceRows, demand: Demand, tables: Tables) -> Codes:
     """(N,) the Verdict of each machine. The exact decision fails on every machine that is not OPEN."""
     size = len(tables.listed)
     serves_all = np.ones(size, dtype=np.bool_)
@@ -146,19 +146,19 @@ def feasible(rows: DeviceRows, demand: Demand, tables: Tables, *, upstream: bool
     counts: dict[str, Amounts] = {}
     for kind in demand.requests:
         of_kind = matching(rows, demand, kind)
-        wanted = type_demand(demand, kind, upstream=upstream)
+        wanted = type_demand(demand, kind)
         if wanted.of_all:
-            counted = of_kind & (rows.health | upstream)
+            counted = of_kind & (rows.health | demand.upstream)
             needed: Amounts = np.maximum(np.bincount(rows.owner[counted], minlength=size), 1)
         else:
-            needed = np.full(size, min(wanted.instance.count, LIMIT), dtype=np.int64)
-        usable = of_kind & not_excluded(rows, demand, kind, upstream=upstream)
+            needed = np.full(size, min(wanted.count, LIMIT), dtype=np.int64)
+        usable = of_kind & not_excluded(rows, demand, kind)
         if demand.hint(kind).vf_selector is not None:
             usable &= with_free_function(rows, demand, kind)
-        each = amounts(wanted.instance.each)
+        each = amounts(wanted.each)
         fitting = usable & share_fits(rows.free, rows.reported, rows.some, each)
         serves = enough(fitting, rows.owner, needed)
-        if kind == GPU and upstream and not wanted.instance.shared:
+        if kind == GPU and demand.upstream and not wanted.shared:
             # The release does not compare partitions with the requested shares.
             serves |= tables.listed & enough(usable & rows.some, rows.owner, np.ones_like(needed))
         serves_all &= serves
@@ -166,9 +166,9 @@ def feasible(rows: DeviceRows, demand: Demand, tables: Tables, *, upstream: bool
     found = np.where(serves_all, Verdict.OPEN, Verdict.TOO_FEW).astype(np.int32)
     if (demand.gpu is not None and demand.gpu.shared) or not serves_all.any():
         return found  # for parts of GPUs the exact decision fails earlier, for other reasons
-    plain = ~tables.listed & ~tables.missing & (not partitions_alone(demand.partition, upstream=upstream))
+    plain = ~tables.listed & ~tables.missing & (not partitions_alone(demand))
     scoped = demand.hint(GPU).required_topology_scope in REQUIRED  # the exact decision tests this first
-    if demand.joint and demand.same_pcie and not upstream and not scoped:
+    if demand.joint and demand.same_pcie and not demand.upstream and not scoped:
         found[serves_all & (plain | tables.listed) & ~_on_switches(rows, demand, fits, counts)] = (
             Verdict.APART
         )
@@ -225,7 +225,7 @@ WAITING = Failure("insufficient-devices", Status.LATER, "with too few free devic
 SICK = Failure("unhealthy-devices", Status.NEVER, "with enough devices only if all were healthy")
 
 
-def outlook(rows: DeviceRows, demand: Demand, tables: Tables, *, upstream: bool) -> Codes:
+def outlook(rows: DeviceRows, demand: Demand, tables: Tables) -> Codes:
     """(N,) the code of what each machine lacks; `failure` says what a code means."""
     free = replace(
         rows,
@@ -243,31 +243,31 @@ def outlook(rows: DeviceRows, demand: Demand, tables: Tables, *, upstream: bool)
         health=np.ones_like(rows.health),
     )
     found = np.zeros(len(tables.listed), dtype=np.int32)
-    found[feasible(free, demand, tables, upstream=upstream) != Verdict.OPEN] = Lack.HEALTH
-    at_best = feasible(healthy, demand, tables, upstream=upstream)
+    found[feasible(free, demand, tables) != Verdict.OPEN] = Lack.HEALTH
+    at_best = feasible(healthy, demand, tables)
     for verdict, lack in _VERDICTS.items():
         found[at_best == verdict] = lack
     short = at_best == Verdict.TOO_FEW
     if short.any():
-        for code, lacking in _shortages(healthy, demand, len(found), upstream=upstream):
+        for code, lacking in _shortages(healthy, demand, len(found)):
             found[short & lacking & (found % _WIDTH <= code % _WIDTH)] = code
     return found
 
 
-def _shortages(rows: DeviceRows, demand: Demand, size: int, *, upstream: bool) -> Iterator[tuple[int, Mask]]:
+def _shortages(rows: DeviceRows, demand: Demand, size: int) -> Iterator[tuple[int, Mask]]:
     """A code, and (N,) the machines that lack this of a type. The more basic lack comes later."""
     for kind in reversed(list(demand.requests)):
-        wanted = type_demand(demand, kind, upstream=upstream)
+        wanted = type_demand(demand, kind)
         every, matched = of_type(rows, kind), matching(rows, demand, kind)
         functional = matched & with_function(rows, demand, kind)
-        large = functional & share_fits(rows.free, rows.reported, rows.some, amounts(wanted.instance.each))
+        large = functional & share_fits(rows.free, rows.reported, rows.some, amounts(wanted.each))
 
         def counted(mask: Mask) -> Amounts:
             return np.bincount(rows.owner[mask], minlength=size)
 
-        needed = np.maximum(counted(matched), 1) if wanted.of_all else min(wanted.instance.count, LIMIT)
+        needed = np.maximum(counted(matched), 1) if wanted.of_all else min(wanted.count, LIMIT)
         base = TYPES.index(kind) * _WIDTH
-        if not upstream and demand.hint(kind).exclusive_policy == PCIE_LEVEL:
+        if not demand.upstream and demand.hint(kind).exclusive_policy == PCIE_LEVEL:
             yield base + Lack.ALONE, counted(large & (rows.pcie >= 0)) < needed
         yield base + Lack.SIZE, counted(large) < needed
         yield base + Lack.NUMBER, counted(functional) < needed
@@ -276,7 +276,7 @@ def _shortages(rows: DeviceRows, demand: Demand, size: int, *, upstream: bool) -
         yield base + Lack.TYPE, counted(every) == 0
 
 
-def lack_failure(code: int, demand: Demand, *, upstream: bool) -> Failure:
+def lack_failure(code: int, demand: Demand) -> Failure:
     """The failure for a code. Its message follows a number of nodes."""
     number, lack = divmod(code, _WIDTH)
     kind, never = TYPES[number], Status.NEVER
@@ -294,7 +294,7 @@ def lack_failure(code: int, demand: Demand, *, upstream: bool) -> Failure:
         case Lack.ALONE:
             return Failure(f"switch-unknown:{kind}", never, f"with too few {kind} devices on known switches")
         case Lack.SIZE | Lack.NUMBER:
-            why = _too_few(Lack(lack), kind, demand, upstream=upstream)
+            why = _too_few(Lack(lack), kind, demand)
             return Failure(f"exceeds-node-capacity:{kind}", never, why)
         case Lack.FUNCTION:
             which = "" if demand.hint(kind).vf_selector == LabelSelector() else " that vfSelector matches"
@@ -306,14 +306,14 @@ def lack_failure(code: int, demand: Demand, *, upstream: bool) -> Failure:
             return Failure(f"no-devices-of-type:{kind}", never, f"without {kind} devices")
 
 
-def _too_few(lack: Lack, kind: str, demand: Demand, *, upstream: bool) -> str:
-    wanted, hint = type_demand(demand, kind, upstream=upstream), demand.hint(kind)
+def _too_few(lack: Lack, kind: str, demand: Demand) -> str:
+    wanted, hint = type_demand(demand, kind), demand.hint(kind)
     if wanted.of_all:
         some = "are too small" if lack is Lack.SIZE else "have no matching virtual function"
         return f"with {kind} devices of which some {some}"
-    if lack is Lack.SIZE and wanted.instance.count == 1:
+    if lack is Lack.SIZE and wanted.count == 1:
         return f"without {kind} devices that are large enough"
-    some = f"with fewer than {wanted.instance.count} {kind} devices"
+    some = f"with fewer than {wanted.count} {kind} devices"
     if lack is Lack.SIZE:
         return f"{some} that are large enough"
     selected = " that the selector matches" if hint.selector is not None else ""

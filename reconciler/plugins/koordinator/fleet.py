@@ -1,6 +1,8 @@
 """All machines with Device objects, the devices that pods hold, and the search for a pod."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import count
 from types import MappingProxyType
 
 import numpy as np
@@ -9,16 +11,9 @@ from msgspec.structs import replace
 
 from kernels.types import Codes, Rows
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.plugins.koordinator import answer_cache as cache
 from reconciler.plugins.koordinator.annotations import Hint
-from reconciler.plugins.koordinator.answer_cache import (
-    MOST_ANSWERS,
-    Answers,
-    ChangeLog,
-    Demands,
-    MachineFilter,
-    MachineFilters,
-    States,
-)
+from reconciler.plugins.koordinator.answer_cache import MachineFilter
 from reconciler.plugins.koordinator.columns import Columns, DeviceRows
 from reconciler.plugins.koordinator.decision import allocate, annotation
 from reconciler.plugins.koordinator.demand import Demand, Failure
@@ -43,12 +38,15 @@ class Placed(Struct, frozen=True):
     allocation: Allocation
 
 
+Test = Callable[[DeviceRows, Demand, Tables], Codes]
+
+
 class Fleet:
     """The mutable state. A change of a Device object or of a pod updates only the rows of its machine."""
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
-        self.demands = Demands(rules)
+        self.demands = cache.Demands(rules)
         """Reads pods under these rules."""
         self._columns = Columns()
         self._machines: dict[str, Machine] = {}
@@ -59,20 +57,21 @@ class Fleet:
         self._tables = Tables(np.zeros(0, dtype=np.bool_), np.zeros(0, dtype=np.bool_))
         self._by_name: Rows | None = None
         """(N,) machine numbers in the order of names; computed on first use."""
-        self._log = ChangeLog()
-        self._described = ChangeLog()
+        self._log = cache.ChangeLog()
+        self._described = cache.ChangeLog()
         """Changes of machines, without those of what pods hold."""
-        self._filters = MachineFilters()
+        self._filters = cache.Answers[MachineFilter](cache.MOST_FILTERS)
+        self._serials = count()
         self._unwritten: dict[int, set[tuple[str, int]]] = {}
         """Machine number -> devices of which more or less is held than the columns say."""
-        self._states = States()
+        self._states = cache.Numbers()
         self._likeness: list[int] = []
         """(N,) the number of what each machine is."""
         self._state: list[int] = []
         """(N,) the number of the state of each machine, or UNKNOWN."""
-        self._answers: Answers[Allocation | Failure] = Answers()
+        self._answers: cache.Answers[Allocation | Failure] = cache.Answers(cache.MOST_ANSWERS)
         """(Serial of the filter, number of the state) -> the exact decision."""
-        self._verdicts: Answers[int] = Answers(4 * MOST_ANSWERS)
+        self._verdicts: cache.Answers[int] = cache.Answers(4 * cache.MOST_ANSWERS)
         """(Serial of the filter, number of the state) -> the verdict of the filter."""
 
     @property
@@ -173,10 +172,7 @@ class Fleet:
         actual = prospects(machines, machine_filter.at_best, lambda n: self._at_best(demand, n), tries)
         if actual is None:
             return None
-        upstream = self.rules.upstream
-        return unserved(
-            machines, unsuited, actual, lambda code: lack_failure(code, demand, upstream=upstream)
-        )
+        return unserved(machines, unsuited, actual, lambda code: lack_failure(code, demand))
 
     def _answer(self, demand: Demand, machine_filter: MachineFilter, number: int) -> Allocation | Failure:
         """The exact decision, shared by machines in one state."""
@@ -203,7 +199,7 @@ class Fleet:
 
     def counts(self, demand: Demand) -> tuple[KindCount, ...]:
         """How many devices of all machines pass each test, by type."""
-        return counts(self.columns.every(), demand, upstream=self.rules.upstream)
+        return counts(self.columns.every(), demand)
 
     def holders(self, node: str) -> Holdings:
         """The allocated devices of a machine."""
@@ -232,7 +228,7 @@ class Fleet:
             self._by_name = None
         number = self._numbers[machine.name]
         self._machines[machine.name] = machine
-        self._likeness[number], self._state[number] = self._states.likeness(machine), UNKNOWN
+        self._likeness[number], self._state[number] = self._states.of(machine.likeness()), UNKNOWN
         self._unwritten.pop(number, None)
         self._tables.listed[number] = machine.partitions is not None
         self._tables.missing[number] = machine.partitions is None and machine.honors_partitions
@@ -261,13 +257,9 @@ class Fleet:
         found = self._state[number]
         if found == UNKNOWN:
             name = self._names[number]
-            found = self._states.state(self._likeness[number], self._holdings[name])
+            found = self._states.of((self._likeness[number], self._holdings[name].state()))
             self._state[number] = found
         return found
-
-    def _part(self, number: int) -> DeviceRows:
-        self._write(number)
-        return self._columns.part(number)
 
     def _order(self) -> Rows:
         if self._by_name is None:
@@ -275,30 +267,30 @@ class Fleet:
             self._by_name = np.array(numbers, dtype=np.intp)
         return self._by_name
 
+    def _judged(self, test: Test, demand: Demand, number: int | None) -> Codes:
+        """The result of a test of all machines, or (1,) of one."""
+        if number is None:
+            return test(self.columns.every(), demand, self._tables)
+        self._write(number)
+        return test(self._columns.part(number), demand, self._tables.one(number))
+
     def _outlook_for(self, demand: Demand, machine_filter: MachineFilter) -> Codes:
-        upstream = self.rules.upstream
-        machine_filter.refresh_outlook(
-            self._described,
-            len(self._names),
-            lambda: outlook(self.columns.every(), demand, self._tables, upstream=upstream),
-            lambda n: int(outlook(self._part(n), demand, self._tables.one(n), upstream=upstream)[0]),
-        )
+        judge = partial(self._judged, outlook, demand)
+        machine_filter.refresh_outlook(self._described, len(self._names), judge)
         return machine_filter.outlook.codes
 
     def _filter_for(self, demand: Demand) -> MachineFilter:
-        machine_filter = self._filters.of(demand.shape)
-        upstream, serial = self.rules.upstream, machine_filter.serial
+        found = self._filters.recall(demand.shape)
+        if found is None:
+            found = self._filters.keep(demand.shape, MachineFilter(next(self._serials)))
+        serial = found.serial
 
-        def judge_one(number: int) -> int:
-            tables = self._tables.one(number)
-            verdict = int(feasible(self._part(number), demand, tables, upstream=upstream)[0])
-            return self._verdicts.keep((serial, self._state_of(number)), verdict)
+        def judge(number: int | None) -> Codes:
+            verdicts = self._judged(feasible, demand, number)
+            if number is not None:
+                self._verdicts.keep((serial, self._state_of(number)), int(verdicts[0]))
+            return verdicts
 
-        machine_filter.refresh(
-            self._log,
-            len(self._names),
-            lambda: feasible(self.columns.every(), demand, self._tables, upstream=upstream),
-            judge_one,
-            lambda number: self._verdicts.recall((serial, self._state_of(number))),
-        )
-        return machine_filter
+        recall = self._verdicts.recall
+        found.refresh(self._log, len(self._names), judge, lambda n: recall((serial, self._state_of(n))))
+        return found

@@ -25,7 +25,7 @@ from reconciler.control.waiting import Wants
 from reconciler.errors import Conflict, Gone, Rejected, Retry, Undecided
 from reconciler.operations.journal.replaying import ReplayPart
 from reconciler.operations.metrics import catalogue as of
-from reconciler.plugins.koordinator import annotations
+from reconciler.plugins.koordinator import annotations, refusals
 from reconciler.plugins.koordinator.annotations import allocation_patch
 from reconciler.plugins.koordinator.demand import Demand, Failure
 from reconciler.plugins.koordinator.explain import explain_pod
@@ -35,15 +35,7 @@ from reconciler.plugins.koordinator.fleet import Fleet, Placed
 from reconciler.plugins.koordinator.holdings import Holder, recorded
 from reconciler.plugins.koordinator.page import MachinesView
 from reconciler.plugins.koordinator.pods import DeviceIntake, Grant, KoordinatorState
-from reconciler.plugins.koordinator.refusals import (
-    BOTH,
-    BOTH_WHY,
-    OFFERED,
-    Refusal,
-    Unserved,
-    reason_of,
-    refusal,
-)
+from reconciler.plugins.koordinator.refusals import Refusal, Unserved, reason_of, refusal
 from reconciler.plugins.koordinator.vocabulary import ALLOCATED, Rules, Semantics
 from reconciler.settings import Settings
 
@@ -193,7 +185,7 @@ class KoordinatorHandler(Handler[DeviceQuestion, Grant, DeviceRefusal]):
         if isinstance(demand, Failure):
             return _stuck(pod, reason_of(demand), demand.message)
         if pod.spec.resource_claims:
-            return _stuck(pod, BOTH, f"pod {pod.key} {BOTH_WHY}")
+            return _stuck(pod, refusals.BOTH, f"pod {pod.key} {refusals.BOTH_WHY}")
         if ALLOCATED in pod.metadata.annotations:
             why = f"has the annotation {ALLOCATED} already; remove the annotation, or the gate to keep it"
             return _stuck(pod, HELD, f"pod {pod.key} {why}")
@@ -234,12 +226,14 @@ class KoordinatorHandler(Handler[DeviceQuestion, Grant, DeviceRefusal]):
     def _where(self, pod: Pod) -> Where:
         """The nodes on which a pod may run. Raises Rejected for an affinity that cannot be read."""
         snapshot = self._intake.store.snapshot()
-        found = self._intake.placement.for_pod(pod, (), snapshot, offered=OFFERED)
+        found = self._intake.placement.for_pod(pod, (), snapshot, offered=refusals.OFFERED)
         names = snapshot.topology.nodes.keys() if found.nodes is None else frozenset(found.nodes)
         return Where(names, found.crowded)
 
     def _left_out(self, pod: Pod) -> str:
-        return self._intake.placement.left_out(pod, (), self._intake.store.snapshot(), offered=OFFERED)
+        return self._intake.placement.left_out(
+            pod, (), self._intake.store.snapshot(), offered=refusals.OFFERED
+        )
 
     def outcome(self, answer: Given[Grant] | Refused[DeviceRefusal]) -> Outcome:
         if isinstance(answer, Refused):

@@ -7,22 +7,10 @@ from functools import cached_property
 from msgspec import Struct
 from msgspec.structs import replace
 
+from reconciler.plugins.koordinator import vocabulary as koord
 from reconciler.plugins.koordinator.annotations import SCOPES
 from reconciler.plugins.koordinator.partitions import PartitionTable, machine_partitions
-from reconciler.plugins.koordinator.vocabulary import (
-    GPU,
-    GPU_MODEL,
-    GPU_VENDOR,
-    ISOLATION_PROVIDER,
-    NOTHING,
-    WELL_PLANNED,
-    Device,
-    DeviceInfo,
-    Semantics,
-    Shares,
-    Topology,
-    shares_of,
-)
+from reconciler.plugins.koordinator.vocabulary import GPU, NOTHING, Device, DeviceInfo, Shares, shares_of
 
 
 class Level(IntEnum):
@@ -57,7 +45,9 @@ class Serving(Struct, frozen=True):
 
 def gpu_tree(gpus: Mapping[int, DeviceInfo]) -> Scope | None:
     """The tree; None if a GPU has no topology."""
-    places: dict[int, Topology] = {m: gpu.topology for m, gpu in gpus.items() if gpu.topology is not None}
+    places: dict[int, koord.Topology] = {
+        m: gpu.topology for m, gpu in gpus.items() if gpu.topology is not None
+    }
     if not gpus or len(places) < len(gpus):
         return None
     numa_nodes: dict[int, dict[str, list[int]]] = {}
@@ -183,15 +173,15 @@ class Machine(Struct, frozen=True, dict=True):
     @property
     def isolation(self) -> str:
         """The provider that isolates parts of GPUs from one another; "" for none."""
-        return self.node_labels.get(ISOLATION_PROVIDER, "")
+        return self.node_labels.get(koord.ISOLATION_PROVIDER, "")
 
     @property
     def vendor(self) -> str:
-        return self.node_labels.get(GPU_VENDOR, "")
+        return self.node_labels.get(koord.GPU_VENDOR, "")
 
     @property
     def model(self) -> str:
-        return self.node_labels.get(GPU_MODEL, "")
+        return self.node_labels.get(koord.GPU_MODEL, "")
 
     def pcie(self, kind: str, minor: int) -> str | None:
         """The PCIe switch of a device; None if it is not known."""
@@ -207,7 +197,7 @@ class Machine(Struct, frozen=True, dict=True):
 
 
 def machine_of(
-    device: Device, node_labels: Mapping[str, str], semantics: Semantics = Semantics.PROPOSAL
+    device: Device, node_labels: Mapping[str, str], semantics: koord.Semantics = koord.Semantics.PROPOSAL
 ) -> Machine:
     """A machine from its Device object and its Node's labels. Raises Malformed for amounts out of range."""
     subject = f"Device {device.metadata.name}"
@@ -225,7 +215,7 @@ def machine_of(
         node_labels=node_labels,
         partitions=partitions.table,
         honors_partitions=partitions.honored,
-        well_planned=device.metadata.labels.get(WELL_PLANNED) == "true",
+        well_planned=device.metadata.labels.get(koord.WELL_PLANNED) == "true",
         unknown_policy=partitions.unknown_policy,
         notes=partitions.notes,
     )

@@ -8,40 +8,22 @@ from msgspec import Struct
 
 from reconciler.allocation.explanation import Explanation
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.operations.page import drawing as draw
 from reconciler.operations.page.charts import Index
-from reconciler.operations.page.drawing import (
-    LABEL,
-    LETTER_WIDTH,
-    TRACK_AT,
-    WIDTH,
-    Drawing,
-    Holder,
-    Label,
-    Span,
-    colour,
-    letters,
-)
+from reconciler.operations.page.drawing import Drawing, Holder, Label, Span
 from reconciler.operations.page.fleet import bar
 from reconciler.operations.page.parts import Area, Panel, Part, Renderer, word
 from reconciler.operations.page.query import MAX_CLAIMS, MAX_COMPARED, Query, matches, named_by, shown
 from reconciler.operations.page.sources import PluginView, Sources
+from reconciler.plugins.koordinator import figures
 from reconciler.plugins.koordinator.explain import explain_pod
-from reconciler.plugins.koordinator.figures import (
-    ALLOCATABLE,
-    BLOCKED,
-    STATES,
-    DeviceState,
-    MachineState,
-    Tally,
-    by_type,
-    describe_machine,
-)
+from reconciler.plugins.koordinator.figures import DeviceState, MachineState, Tally
 from reconciler.plugins.koordinator.fleet import Fleet
 from reconciler.plugins.koordinator.pods import KoordinatorState
 from reconciler.plugins.koordinator.vocabulary import GPU, GPU_MEMORY, TYPES, Shares, printed
 
 BOX, TALL, GAP = 58, 26, 4
-BOXES_A_ROW = (WIDTH - TRACK_AT) // BOX
+BOXES_A_ROW = (draw.WIDTH - draw.TRACK_AT) // BOX
 LEAST = 14
 """Minimum width of a holder's part of a device"""
 MOST_DEVICES = 64
@@ -62,12 +44,17 @@ def rack(machine: MachineState) -> Drawing:
         top = made.height
         name = _place(numa, pcie)
         made.labels.append(
-            Label(0, top + TALL / 2 + 4, shown(name, LABEL), title=shown(name) if len(name) > LABEL else "")
+            Label(
+                0,
+                top + TALL / 2 + 4,
+                shown(name, draw.LABEL),
+                title=shown(name) if len(name) > draw.LABEL else "",
+            )
         )
         here = places[numa, pcie]
         for number, device in enumerate(here):
             row, column = divmod(number, BOXES_A_ROW)
-            made.spans += _box(device, TRACK_AT + column * BOX, top + row * (TALL + GAP), by_pod)
+            made.spans += _box(device, draw.TRACK_AT + column * BOX, top + row * (TALL + GAP), by_pod)
         made.height = top + -(-len(here) // BOXES_A_ROW) * (TALL + GAP) + GAP
     hidden = len(machine.devices) - len(devices)
     made.note = f"Not drawn: {hidden} more devices." if hidden else ""
@@ -82,7 +69,7 @@ def about(device: DeviceState) -> str:
         more = f" and {len(device.holders) - MOST_NAMED} more" if len(device.holders) > MOST_NAMED else ""
         parts.append(f"{device.state} by {who}{more}")
     else:
-        parts.append("free" if device.state == ALLOCATABLE else "blocked")
+        parts.append("free" if device.state == figures.ALLOCATABLE else "blocked")
     parts += [f"{amount} free" for amount in amounts(device.free)]
     if device.vfs:
         parts.append(f"{device.vfs_free} of {device.vfs} virtual functions free")
@@ -106,7 +93,10 @@ def _holders(machine: MachineState) -> tuple[Holder, ...]:
             functions = f" ({len(one.vfs)} functions)" if one.vfs else ""
             held.setdefault(one.pod, []).append(f"{device.kind} {device.minor}{functions}")
     return tuple(
-        [Holder(pod, letters(at), colour(pod), tuple(of)) for at, (pod, of) in enumerate(held.items())]
+        [
+            Holder(pod, draw.letters(at), draw.colour(pod), tuple(of))
+            for at, (pod, of) in enumerate(held.items())
+        ]
     )
 
 
@@ -120,13 +110,13 @@ def _box(device: DeviceState, x: float, y: float, by_pod: dict[ObjectKey, Holder
     title = about(device)
     name = f"{device.kind} {device.minor}"
     wide = BOX - GAP
-    ground = BLOCKED if device.state == BLOCKED else ALLOCATABLE
+    ground = figures.BLOCKED if device.state == figures.BLOCKED else figures.ALLOCATABLE
     yield Span(x, y, wide, TALL, ground, title)
     at = x
     for width, pods in zip(_widths(device, wide), _named(device, wide), strict=True):
         holder = by_pod[pods[0]]
         text = f"{holder.letter}{'+' if len(pods) > 1 else ''}"
-        fits = width >= LETTER_WIDTH + 8 * (len(text) - 1)
+        fits = width >= draw.LETTER_WIDTH + 8 * (len(text) - 1)
         yield Span(at, y, width, TALL, "held", title, text if fits else "", holder)
         at += width
     if at + 7 * len(name) <= x + wide + 7:
@@ -198,9 +188,9 @@ def machines_values(query: Query, fleet: Fleet) -> dict[str, object]:
     return {
         "summary": summary,
         "number": selected.number,
-        "states": STATES,
-        "types": [_type_row(tally, query) for tally in by_type(fleet)],
-        "machines": [_machine(describe_machine(fleet, name), kinds, query) for name in selected.here],
+        "states": figures.STATES,
+        "types": [_type_row(tally, query) for tally in figures.by_type(fleet)],
+        "machines": [_machine(figures.describe_machine(fleet, name), kinds, query) for name in selected.here],
         "pages": query.pager("machines", selected.pages, "machines"),
     }
 
@@ -220,7 +210,7 @@ def _type_row(tally: Tally, query: Query) -> dict[str, object]:
     return {
         "name": tally.kind,
         "url": query.narrowed(driver=tally.kind),
-        "bar": bar(tally.states, STATES),
+        "bar": bar(tally.states, figures.STATES),
         "counts": tally.states,
         "total": tally.devices,
         "left": ", ".join(entry.removeprefix("koordinator.sh/") for entry in left),
@@ -311,7 +301,7 @@ def _summary(machine: MachineState) -> str:
         mine = [device for device in machine.devices if device.kind == kind]
         if not mine:
             continue
-        counts = {state: sum(device.state == state for device in mine) for state in STATES}
+        counts = {state: sum(device.state == state for device in mine) for state in figures.STATES}
         words = ", ".join(f"{count} {word(state)}" for state, count in counts.items() if count)
         unhealthy = sum(not device.healthy for device in mine)
         functions = sum(device.vfs for device in mine)

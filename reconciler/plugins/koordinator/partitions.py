@@ -18,18 +18,9 @@ from reconciler.api.objects.model import ON_USE, Model, Str, Tuple
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.validating import Path, read, validated_annotation
 from reconciler.errors import Malformed
+from reconciler.plugins.koordinator import vocabulary as koord
 from reconciler.plugins.koordinator.annotations import HONOR, PREFER, RESTRICTED, PartitionSpec
-from reconciler.plugins.koordinator.vocabulary import (
-    GPU_MODEL,
-    GPU_VENDOR,
-    PARTITION_POLICY,
-    PARTITIONS,
-    Device,
-    Minor,
-    Number,
-    Semantics,
-    whole,
-)
+from reconciler.plugins.koordinator.vocabulary import Device, Minor, Number, Semantics, whole
 
 LINK_TYPE = "gpuLinkType"
 
@@ -163,7 +154,7 @@ def table_of(listed: Mapping[int, Sequence[Partition]], subject: str) -> Partiti
     if len(rows) > MAX_PARTITIONS or len(occurring) > MAX_MEMBERS:
         found = f"{len(rows)} partitions of {len(occurring)} GPUs"
         raise Malformed(
-            subject, PARTITIONS, f"has {found}; at most {MAX_PARTITIONS} of {MAX_MEMBERS} are allowed"
+            subject, koord.PARTITIONS, f"has {found}; at most {MAX_PARTITIONS} of {MAX_MEMBERS} are allowed"
         )
     members = np.zeros((len(rows), len(occurring)), dtype=np.bool_)
     bandwidth = np.full(len(rows), UNDECLARED, dtype=np.int64)
@@ -191,7 +182,7 @@ def read_table(subject: str, text: str, semantics: Semantics) -> Listed | None:
     """The whole table; None for null. Raises Malformed if any of it cannot be read."""
     if semantics is Semantics.UPSTREAM:
         found: Listed | None = validated_annotation(
-            _TABLE, read(subject, PARTITIONS, text), subject, PARTITIONS
+            _TABLE, read(subject, koord.PARTITIONS, text), subject, koord.PARTITIONS
         )
         return found
     found, wrong = sound_partitions(subject, text)
@@ -206,15 +197,17 @@ def _sound(alone: Mapping[str, Any], number: int, flat: FlatTable, subject: str)
     def path_in_text(path: Path) -> Path:
         return flat.path_in_text((path[0], number, *path[2:]) if len(path) > 1 else path)
 
-    found: Listed = validated_annotation(_LENIENT, alone, subject, PARTITIONS, path_in_text=path_in_text)
+    found: Listed = validated_annotation(
+        _LENIENT, alone, subject, koord.PARTITIONS, path_in_text=path_in_text
+    )
     return found
 
 
 def sound_partitions(subject: str, text: str) -> tuple[Listed | None, tuple[Malformed, ...]]:
     """The partitions that can be read, and what is wrong with the others; None for null. Raises Malformed."""
-    flat = FlatTable(read(subject, PARTITIONS, text))
+    flat = FlatTable(read(subject, koord.PARTITIONS, text))
     if not isinstance(flat.value, Mapping):
-        return validated_annotation(_LENIENT, flat.value, subject, PARTITIONS), ()
+        return validated_annotation(_LENIENT, flat.value, subject, koord.PARTITIONS), ()
     found, wrong = Listed(), list[Malformed]()
     for size, of_size in flat.value.items():
         entries = [[one] for one in of_size] if isinstance(of_size, list) and of_size else [of_size]
@@ -244,7 +237,7 @@ def built_in() -> PartitionTable:
 
 def honors(labels: Mapping[str, str]) -> bool:
     """Whether only listed partitions may be allocated; otherwise they are preferred."""
-    return labels.get(PARTITION_POLICY) == HONOR
+    return labels.get(koord.PARTITION_POLICY) == HONOR
 
 
 class MachinePartitions(NamedTuple):
@@ -269,15 +262,17 @@ def machine_partitions(
         # The release reads the policy from the object that has the table.
         policy = labels if table is not None else node_labels
     else:
-        policy = labels if PARTITION_POLICY in labels else node_labels
-        given = policy.get(PARTITION_POLICY, "")
+        policy = labels if koord.PARTITION_POLICY in labels else node_labels
+        given = policy.get(koord.PARTITION_POLICY, "")
         if given not in ("", HONOR, PREFER):
             unknown = given
             which = subject if policy is labels else f"Node {device.metadata.name}"
-            notes += (
-                f"{which}: {PARTITION_POLICY}: {given!r} is not one of {HONOR}, {PREFER}; no GPU is given",
-            )
-    hopper = node_labels.get(GPU_MODEL) in HOPPER_MODELS and node_labels.get(GPU_VENDOR, "nvidia") == "nvidia"
+            why = f"{given!r} is not one of {HONOR}, {PREFER}; no GPU is given"
+            notes += (f"{which}: {koord.PARTITION_POLICY}: {why}",)
+    hopper = (
+        node_labels.get(koord.GPU_MODEL) in HOPPER_MODELS
+        and node_labels.get(koord.GPU_VENDOR, "nvidia") == "nvidia"
+    )
     if table is None and hopper:
         table = built_in()
     return MachinePartitions(table, honors(policy), unknown, notes)
@@ -286,7 +281,7 @@ def machine_partitions(
 def _own_table(
     device: Device, subject: str, semantics: Semantics
 ) -> tuple[PartitionTable | None, tuple[str, ...]]:
-    text = device.metadata.annotations.get(PARTITIONS)
+    text = device.metadata.annotations.get(koord.PARTITIONS)
     if text is None:
         return None, ()
     try:

@@ -7,16 +7,8 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.validation.kinds import ServedKind
 from reconciler.errors import Rejected
+from reconciler.plugins.koordinator import vocabulary as koord
 from reconciler.plugins.koordinator.reasons import KOORDINATOR
-from reconciler.plugins.koordinator.vocabulary import (
-    ALLOCATED,
-    CURRENT_NAME,
-    GROUP,
-    PLUGIN,
-    TYPE_OF,
-    VERSION,
-    Device,
-)
 from reconciler.plugins.plugin import Plugin, Shown, Usage
 
 if TYPE_CHECKING:
@@ -35,9 +27,9 @@ if TYPE_CHECKING:
 class Koordinator(Plugin):
     """Devices of machines, for pods that request them by resources and annotations."""
 
-    name: ClassVar = PLUGIN
+    name: ClassVar = koord.PLUGIN
     title: ClassVar = "Koordinator's devices"
-    models: ClassVar = {f"{GROUP}/{VERSION}": Device}
+    models: ClassVar = {f"{koord.GROUP}/{koord.VERSION}": koord.Device}
     advice: ClassVar = KOORDINATOR
 
     def served_kinds(self) -> Sequence[ServedKind]:
@@ -46,7 +38,7 @@ class Koordinator(Plugin):
         return (DEVICE,)
 
     def requests(self, pod: Pod) -> bool:
-        if not self.holds(pod) and _resources(pod).isdisjoint(TYPE_OF):
+        if not self.holds(pod) and _resources(pod).isdisjoint(koord.TYPE_OF):
             return False
         from reconciler.plugins.koordinator.demand import read_demand
         from reconciler.plugins.koordinator.vocabulary import Rules
@@ -55,19 +47,19 @@ class Koordinator(Plugin):
 
     def own_resource(self, pod: Pod) -> str:
         # Vendors' names, such as nvidia.com/gpu, are resources of nodes where Koordinator does not run.
-        return min(_resources(pod) & set(CURRENT_NAME.values()), default="")
+        return min(_resources(pod) & set(koord.CURRENT_NAME.values()), default="")
 
     def holds(self, pod: Pod) -> bool:
-        return ALLOCATED in pod.metadata.annotations
+        return koord.ALLOCATED in pod.metadata.annotations
 
     def record(self, pod: Pod) -> str:
-        return pod.metadata.annotations[ALLOCATED]
+        return pod.metadata.annotations[koord.ALLOCATED]
 
     def offline(
         self, objects: Iterable[ApiObject], pods: Iterable[Pod], options: Mapping[str, str]
     ) -> "PodDevices | None":
         listed, known = list(objects), list(pods)
-        if not any(isinstance(one, Device) for one in listed) and not any(map(self.requests, known)):
+        if not any(isinstance(one, koord.Device) for one in listed) and not any(map(self.requests, known)):
             return None
         from reconciler.plugins.koordinator.offline import OfflineMachines
         from reconciler.plugins.koordinator.vocabulary import Rules, Semantics
@@ -87,7 +79,7 @@ class Koordinator(Plugin):
 
     def modes(self, objects: Iterable[ApiObject]) -> Shown | None:
         known = list(objects)
-        if not any(isinstance(one, Device) for one in known):
+        if not any(isinstance(one, koord.Device) for one in known):
             return None
         from reconciler.plugins.koordinator.figures import modes
 
@@ -132,4 +124,4 @@ def _resources(pod: Pod) -> set[str]:
     """The resources that a pod requests, by their current names."""
     containers = (*pod.spec.init_containers, *pod.spec.containers)
     parts = (part for one in containers for part in (one.resources.requests, one.resources.limits))
-    return {CURRENT_NAME.get(name, name) for part in (*parts, pod.spec.overhead) for name in part}
+    return {koord.CURRENT_NAME.get(name, name) for part in (*parts, pod.spec.overhead) for name in part}

@@ -7,24 +7,10 @@ from pydantic import Field
 
 from reconciler.api.objects.meta import ApiObject, time_of
 from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple
+from reconciler.api.validation import structural
 from reconciler.api.validation.columns import NAMED
 from reconciler.api.validation.kinds import GroupVersion, ServedKind
-from reconciler.api.validation.structural import (
-    CONDITION,
-    DNS_LABEL,
-    DNS_SUBDOMAIN,
-    MAX_MESSAGE,
-    AnyObject,
-    Fields,
-    Flag,
-    Integer,
-    Items,
-    Schema,
-    Text,
-    Texts,
-    Time,
-    checked,
-)
+from reconciler.api.validation.structural import AnyObject, Fields, Flag, Integer, Items, Text, Texts, Time
 from reconciler.api.versions.kinds import register
 
 GROUP = "kueue.x-k8s.io"
@@ -148,9 +134,9 @@ class ResourceFlavor(ApiObject):
 
 
 _MOST_SETS: Final = 18
-_CONDITIONS: Final = Items(CONDITION, most=16, key="type")
-_NAME: Final = Text(63, pattern=DNS_LABEL)
-_OBJECT: Final[dict[str, Schema]] = {"apiVersion": Text(), "kind": Text(), "metadata": AnyObject()}
+_CONDITIONS: Final = Items(structural.CONDITION, most=16, key="type")
+_NAME: Final = Text(63, pattern=structural.DNS_LABEL)
+_OBJECT: Final[dict[str, structural.Schema]] = {"apiVersion": Text(), "kind": Text(), "metadata": AnyObject()}
 _TOLERATION: Final = Fields(
     {
         "key": Text(),
@@ -171,7 +157,7 @@ _POD_SET: Final = Fields(
     required=("template",),
 )
 _ASSIGNMENT: Final = Fields(
-    {"name": _NAME, "flavors": Texts(Text(253, pattern=DNS_SUBDOMAIN)), "count": Integer(0)}
+    {"name": _NAME, "flavors": Texts(Text(253, pattern=structural.DNS_SUBDOMAIN)), "count": Integer(0)}
 )
 _UPDATE: Final = Fields(
     {"name": _NAME, "labels": Texts(), "annotations": Texts(), "nodeSelector": Texts()}, required=("name",)
@@ -181,7 +167,7 @@ CHECK_STATE: Final = Fields(
         "name": Text(316, 1),
         "state": Text(words=("Pending", "Ready", "Retry", "Rejected")),
         "lastTransitionTime": Time(),
-        "message": Text(MAX_MESSAGE),
+        "message": Text(structural.MAX_MESSAGE),
         "requeueAfterSeconds": Integer(0),
         "retryCount": Integer(0),
         "podSetUpdates": Items(_UPDATE, most=_MOST_SETS),
@@ -196,7 +182,7 @@ WORKLOAD_SCHEMA: Final = Fields(
         "spec": Fields(
             {
                 "podSets": Items(_POD_SET, most=_MOST_SETS, fewest=1, key="name"),
-                "queueName": Text(253, pattern=DNS_SUBDOMAIN),
+                "queueName": Text(253, pattern=structural.DNS_SUBDOMAIN),
                 "priority": Integer(),
                 "active": Flag(),
             }
@@ -206,7 +192,7 @@ WORKLOAD_SCHEMA: Final = Fields(
                 "conditions": _CONDITIONS,
                 "admission": Fields(
                     {
-                        "clusterQueue": Text(253, pattern=DNS_SUBDOMAIN),
+                        "clusterQueue": Text(253, pattern=structural.DNS_SUBDOMAIN),
                         "podSetAssignments": Items(_ASSIGNMENT, most=_MOST_SETS, key="name"),
                     }
                 ),
@@ -236,18 +222,18 @@ _KUEUE: Final = (GroupVersion("kueue.x-k8s.io", "v1beta2"), GroupVersion("kueue.
 WORKLOAD: Final = ServedKind(
     "Workload", "workloads", "workload", _KUEUE,
     short_names=("kwl", "kueueworkload", "kueueworkloads"), has_status=True, counts_generations=True,
-    unconditional=False, columns=NAMED, validate=checked(WORKLOAD_SCHEMA),
+    unconditional=False, columns=NAMED, validate=structural.checked(WORKLOAD_SCHEMA),
 )  # fmt: skip
 """Served on real servers once Kueue is installed, as are the next two."""
 ADMISSION_CHECK: Final = ServedKind(
     "AdmissionCheck", "admissionchecks", "admissioncheck", _KUEUE,
     namespaced=False, short_names=("ac",), has_status=True, counts_generations=True, unconditional=False,
-    columns=NAMED, validate=checked(ADMISSION_CHECK_SCHEMA),
+    columns=NAMED, validate=structural.checked(ADMISSION_CHECK_SCHEMA),
 )  # fmt: skip
 RESOURCE_FLAVOR: Final = ServedKind(
     "ResourceFlavor", "resourceflavors", "resourceflavor", _KUEUE,
     namespaced=False, short_names=("flavor", "flavors", "rf"), counts_generations=True, unconditional=False,
-    columns=NAMED, validate=checked(RESOURCE_FLAVOR_SCHEMA),
+    columns=NAMED, validate=structural.checked(RESOURCE_FLAVOR_SCHEMA),
 )  # fmt: skip
 
 for _model in (Workload, AdmissionCheck, ResourceFlavor):

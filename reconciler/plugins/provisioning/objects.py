@@ -9,18 +9,10 @@ from pydantic import Field
 from reconciler.api.objects.core import GATE, Condition
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.model import Model, Tuple
+from reconciler.api.validation import structural
 from reconciler.api.validation.columns import NAMED
 from reconciler.api.validation.kinds import GroupVersion, ServedKind
-from reconciler.api.validation.structural import (
-    CONDITION,
-    DNS_SUBDOMAIN,
-    AnyObject,
-    Fields,
-    Integer,
-    Items,
-    Text,
-    checked,
-)
+from reconciler.api.validation.structural import AnyObject, Fields, Integer, Items, Text
 from reconciler.api.versions.kinds import register
 
 GROUP = "autoscaling.x-k8s.io"
@@ -157,7 +149,7 @@ def _metadata(name: str, pod: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-_NAME: Final = Text(253, pattern=DNS_SUBDOMAIN)
+_NAME: Final = Text(253, pattern=structural.DNS_SUBDOMAIN)
 _POD_SET_FIELDS: Final = Fields(
     {"podTemplateRef": Fields({"name": _NAME}, required=("name",)), "count": Integer(1)},
     required=("podTemplateRef", "count"),
@@ -172,7 +164,7 @@ PROVISIONING_REQUEST_SCHEMA: Final = Fields(
             required=("provisioningClassName", "podSets"),
             immutable=("provisioningClassName", "podSets"),
         ),
-        "status": Fields({"conditions": Items(CONDITION, key="type")}),
+        "status": Fields({"conditions": Items(structural.CONDITION, key="type")}),
     },
     required=("spec",),
 )
@@ -181,7 +173,7 @@ PROVISIONING_REQUEST: Final = ServedKind(
     "ProvisioningRequest", "provisioningrequests", "provisioningrequest",
     (GroupVersion("autoscaling.x-k8s.io", "v1"),),
     short_names=("provreq", "provreqs"), has_status=True, counts_generations=True, unconditional=False,
-    columns=NAMED, validate=checked(PROVISIONING_REQUEST_SCHEMA),
+    columns=NAMED, validate=structural.checked(PROVISIONING_REQUEST_SCHEMA),
 )  # fmt: skip
 """Served on real servers once the resource definition of a cluster autoscaler is installed."""
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.plugins.koordinator.answer_cache import MOST_FILTERS, ChangeLog, MachineFilters
+from reconciler.plugins.koordinator.answer_cache import MOST_FILTERS, Answers, ChangeLog
 from reconciler.plugins.koordinator.columns import MOST_SELECTORS, LabelCodes
 from reconciler.plugins.koordinator.demand import Demand, Failure
 from reconciler.plugins.koordinator.filters import WHY, Verdict, feasible
@@ -66,7 +66,7 @@ def test_quick_refusals_equal_the_exact_choice(semantics: Semantics, data: st.Da
         fleet.put(data.draw(devices(name)), {})
     for number, wants in enumerate(data.draw(st.lists(PODS, max_size=6))):
         asked = read(wants, rules)
-        told = feasible(fleet.columns.every(), asked, fleet._tables, upstream=rules.upstream)
+        told = feasible(fleet.columns.every(), asked, fleet._tables)
         for name, verdict in zip(fleet.names, told.tolist(), strict=True):
             answer = fleet.decide(asked, name)
             if Verdict(verdict) in WHY:
@@ -314,15 +314,15 @@ def test_old_changes_are_dropped_and_detected():
     assert log.since(log.end - 2) == {5 * MOST_FILTERS - 2, 5 * MOST_FILTERS - 1}
 
 
-def test_the_number_of_cached_demands_is_bounded():
-    questions = MachineFilters()
-    first = questions.of("first")
+def test_the_number_of_cached_answers_is_bounded():
+    answers = Answers[str](MOST_FILTERS)
+    answers.keep("first", "found")
     for number in range(MOST_FILTERS - 1):
-        questions.of(number)
-        assert questions.of("first") is first
+        answers.keep(number, "")
+        assert answers.recall("first") == "found"
     for number in range(MOST_FILTERS):
-        questions.of(("other", number))
-    assert questions.of("first") is not first
+        answers.keep(("other", number), "")
+    assert answers.recall("first") is None
 
 
 def selecting(value: str) -> LabelSelector:

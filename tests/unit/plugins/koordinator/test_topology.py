@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.plugins.koordinator import answer_cache
 from reconciler.plugins.koordinator import fleet as fleet_module
-from reconciler.plugins.koordinator.answer_cache import Answers, States
 from reconciler.plugins.koordinator.decision import allocate
 from reconciler.plugins.koordinator.demand import Demand, Failure
 from reconciler.plugins.koordinator.fleet import Fleet, Placed
@@ -118,8 +118,8 @@ def exact(fleet: Fleet, asked: Demand, name: str) -> Any:
 def test_shared_answers_equal_those_of_each_machine(semantics: Semantics, kept: int, data: st.DataObject):
     """Few kinds of machines and pods, so that states recur; `kept` is also too small to keep all."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fleet_module, "States", lambda: States(kept))
-        patch.setattr(fleet_module, "Answers", lambda *_: Answers(kept))
+        patch.setattr(answer_cache, "MOST_STATES", kept)
+        patch.setattr(answer_cache, "MOST_ANSWERS", kept)
         patch.setattr(fleet_module, "MOST_UNWRITTEN", 1 if kept < 9 else len(NAMES))
         compare(Fleet(Rules(semantics)), data)
 
