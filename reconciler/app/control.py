@@ -1,6 +1,6 @@
 """The parts that decide and write: intake, queue, planner, handlers, loop and fence."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -11,39 +11,36 @@ import structlog
 from msgspec import Struct
 
 from reconciler.aio.queue import Queue
-from reconciler.aio.tasks import forever
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import Semantics
 from reconciler.app.foundation import Connection, Foundation, now
 from reconciler.app.from_settings import Found, Job, policies
-from reconciler.app.running import Host, Running, Start
+from reconciler.app.running import Host, Running, Start, watch_job
 from reconciler.cluster.client import Client
-from reconciler.cluster.kinds import config_map
+from reconciler.cluster.kinds import Served, config_map
 from reconciler.cluster.pod_writer import PodWriter
-from reconciler.cluster.transport import GuardedTransport, PauseReasons, Transport
-from reconciler.cluster.watch import Sink, follow
+from reconciler.cluster.transport import GuardedTransport, PauseReasons
+from reconciler.cluster.watch import Sink
 from reconciler.cluster.writer import Withdrawals, Writer
 from reconciler.control.background_search import BackgroundSearch
 from reconciler.control.claim_handler import ClaimHandler
 from reconciler.control.decider import Decider, Refusal
-from reconciler.control.decisions.declaration import Report, Reporter
+from reconciler.control.decisions.declaration import Reporter
 from reconciler.control.demand import DemandConfigMap, DemandLearner, PoliciesInUse
 from reconciler.control.fence import Fence
 from reconciler.control.gangs.handler import GangHandler, GangWriter
 from reconciler.control.gangs.planner import GangPlanner
 from reconciler.control.gangs.search import GangSearch
 from reconciler.control.handler import Blocked, Decide
-from reconciler.control.held_room import HeldRoomKeeper, HeldRoomTakeover, KeptConfigMap
+from reconciler.control.held_room import KeptConfigMap, take_over_held_room
 from reconciler.control.intake import Intake
 from reconciler.control.loop import Failures, Reconciler
 from reconciler.control.ownership import Ownership
 from reconciler.control.pausing import Pause, Switch
 from reconciler.control.planner import Planner
 from reconciler.control.settler import HandOver, Settler
-from reconciler.control.shadow import Shadow
 from reconciler.control.special_claims import HandOverTerms
-from reconciler.control.units import Unit
 from reconciler.control.waiting import Pending
 from reconciler.operations.journal.entries import RECORDED_SETTINGS, Header
 from reconciler.operations.journal.hard_questions import HardQuestions
@@ -54,10 +51,7 @@ from reconciler.operations.telemetry import Signals
 from reconciler.settings import Settings
 from reconciler.state.store import Store
 
-
-def guarded(base: Foundation, pause: PauseReasons) -> Transport:
-    """A transport that sends no write while writes are paused. Shadow mode has its own guard."""
-    return base.transport if base.settings.mode == "shadow" else GuardedTransport(base.transport, pause.check)
+log = structlog.get_logger()
 
 
 def switches(settings: Settings, client: Client, pause: Pause) -> list[Job]:
@@ -68,41 +62,8 @@ def switches(settings: Settings, client: Client, pause: Pause) -> list[Job]:
         pause.set("setting", "the setting `pause` says so")
     if settings.pause_config_map is None:
         return []
-    namespace, _, name = settings.pause_config_map.partition("/")
-    key = ObjectKey(namespace, name)
-    return [Job("watch the switch", partial(_watch_switch, client, key, Switch(key, pause)))]
-
-
-def shadow_of(
-    settings: Settings,
-    intake: Intake,
-    ours: Ownership,
-    sink: Sink,
-    policies: PoliciesInUse,
-    *,
-    clock: Callable[[], float],
-    report: Report,
-) -> Shadow | None:
-    """In shadow mode, the part that compares decisions instead of writing them."""
-    if settings.mode != "shadow":
-        return None
-    return Shadow(
-        intake,
-        Decider(ours, steps=settings.search_steps),
-        sink=sink,
-        policies=policies,
-        pending_seconds=settings.fixed.shadow_pending_seconds,
-        clock=clock,
-        report=report,
-    )
-
-
-async def _watch_switch(client: Client, key: ObjectKey, switch: Switch) -> None:
-    watch = follow(client, config_map(key), sink=switch.take, random=random)
-    await forever("switch", watch)
-
-
-log = structlog.get_logger()
+    key = ObjectKey.parse(settings.pause_config_map)
+    return [watch_job("watch the switch", client, config_map(key), Switch(key, pause).take)]
 
 
 class Placing(NamedTuple):
@@ -137,16 +98,11 @@ def placing(base: Foundation, store: Store, recorder: Recorder | None) -> Placin
     for problem in refused:
         log.warning("shape of the demand refused", error=str(problem))
     in_use = PoliciesInUse(found) if recorder is None else PoliciesInUse(found, recorder.use)
-    return Placing(in_use, comparison_of(base, in_use, store))
-
-
-def comparison_of(base: Foundation, in_use: PoliciesInUse, store: Store) -> PolicyComparison | None:
-    """The standing comparison; None if nobody can see it, or if there is nothing to compare."""
-    settings = base.settings
-    wanted = settings.fixed.policy_compare_seconds and base.port is not None and settings.mode != "shadow"
-    if not wanted or (in_use().first_fit and settings.demand is None):
-        return None
-    return PolicyComparison(store, in_use, seconds=settings.fixed.policy_compare_seconds, clock=base.clock)
+    seconds = base.settings.fixed.policy_compare_seconds
+    seen = base.port is not None and base.settings.mode != "shadow"
+    if not seen or (in_use().first_fit and base.settings.demand is None):  # nothing to compare
+        return Placing(in_use, None)
+    return Placing(in_use, PolicyComparison(store, in_use, seconds=seconds, clock=base.clock))
 
 
 def learner_of(
@@ -166,15 +122,13 @@ def learner_of(
         return None
     keeper = None
     if settings.demand_config_map is not None and settings.mode != "shadow":
-        namespace, _, name = settings.demand_config_map.partition("/")
-        keeper = DemandConfigMap(client, ObjectKey(namespace, name), writes=leads)
-    half_life = settings.fixed.demand_half_life_hours * 3600.0
+        keeper = DemandConfigMap(client, ObjectKey.parse(settings.demand_config_map), writes=leads)
     return DemandLearner(
         intake,
         sink,
         in_use,
         keeper,
-        half_life=half_life,
+        half_life=settings.fixed.demand_half_life_hours * 3600.0,
         now=now,
         comparison=(lambda: "") if comparison is None else comparison.to_json,
     )
@@ -186,26 +140,12 @@ def held_room_config_map(settings: Settings, client: Client) -> KeptConfigMap | 
         return None
     if "evict" not in (settings.preemption, settings.rebalance) and not settings.kueue_check:
         return None
-    namespace, _, name = settings.held_room_config_map.partition("/")
-    key = ObjectKey(namespace, name)
+    key = ObjectKey.parse(settings.held_room_config_map)
 
     def tell(error: str, remedy: str) -> None:
         log.warning("held room not written down", config_map=str(key), error=error, remedy=remedy)
 
     return KeptConfigMap(client, key, on_problem=tell)
-
-
-def takeover_of(base: Foundation, intake: Intake, kept: KeptConfigMap) -> HeldRoomTakeover:
-    """What a new leader does before its first decision."""
-    settings = base.settings
-    # Room is held for longer than its usual time only while the next eviction has to wait, at most as long.
-    most = 2 * max(settings.fixed.nomination_seconds, settings.fixed.kueue_hold_seconds)
-    return HeldRoomTakeover(intake, kept, most_seconds=most, clock=base.clock, now=now)
-
-
-def keeper_of(intake: Intake, kept: KeptConfigMap, leads: Callable[[], bool]) -> HeldRoomKeeper:
-    """What writes the record. `leads` says whether this process may write."""
-    return HeldRoomKeeper(intake.store.nominations, intake.nominating, kept, writes=leads)
 
 
 class Control(Struct, frozen=True):
@@ -243,17 +183,28 @@ def build_control(
     parts of plugins.
     """
     settings, served, withdrawals, reasons = base.settings, found.served, Withdrawals(), PauseReasons()
-    intake = _intake(base, found, ours, store, recorder, reporter, withdrawals, reasons)
-    connection = base.connection(guarded(base, reasons), watched=served)
+    clock, report = base.clock, reporter.report
+    intake = _intake(base, ours, store, recorder, reporter, served, withdrawals, reasons)
+    guarded = settings.mode != "shadow"  # which has a guard of its own
+    transport = GuardedTransport(base.transport, reasons.check) if guarded else base.transport
+    connection = base.connection(transport, watched=served)
     writer = Writer(connection.client, served, withdrawals=withdrawals, now=now)
     held_room = held_room_config_map(settings, connection.client)
     pod_writer = PodWriter(connection.client, served)
     hand_over = HandOver(intake, pod_writer)
-    fence = _fence(base, intake, writer, ours, hand_over, held_room)
+    take_over = None if held_room is None else partial(_take_over, base, intake, held_room)
+    patience = settings.write_seconds
+    fence = Fence(
+        intake, writer, ours, clock=clock, patience=patience, hand_over=hand_over, take_over=take_over
+    )
     planner = Planner(intake.store, intake.roster, intake.placement, ours, intake.reclaimed, placing.in_use)
-    settler = Settler(intake, writer, reporter.report)
-    host = Host(base, intake, pod_writer, ours, recorder, reporter.report)
+    settler = Settler(intake, writer, report)
+    host = Host(base, intake, pod_writer, ours, recorder, report)
     plugins = tuple([start(host) for start in starts])
+    gang_planner = GangPlanner.of(intake, planner, partial(_unsuited, plugins))
+    search = GangSearch(intake, gang_planner, ours, steps=settings.search_steps)
+    gang_writer = GangWriter(intake, writer, pod_writer, report)
+    gangs = GangHandler(intake, gang_planner, search, settler, gang_writer, clock=clock, report=report)
     decider = _decider(settings, ours)
     claims = ClaimHandler(
         intake,
@@ -264,29 +215,53 @@ def build_control(
         settler,
         hand_over,
         pending,
-        clock=base.clock,
+        clock=clock,
         now=now,
-        report=reporter.report,
+        report=report,
     )
-    gang_planner = _gang_planner(intake, planner, plugins)
-    gangs = _gangs(base, intake, gang_planner, ours, settler, writer, pod_writer, reporter)
     # Gangs come first: a pod of a gang needs nothing on its own.
     handlers = [gangs, *(one.handler for one in plugins if one.handler is not None), claims]
     sink: Sink = intake.take
     for one in plugins:
         sink = one.sink(sink)
+    reconciler = Reconciler(intake, handlers, reporter, clock=clock, fence=fence, pending=pending)
     return Control(
-        intake=intake,
-        connection=connection,
-        writer=writer,
-        fence=fence,
-        planner=planner,
-        gang_planner=gang_planner,
-        reconciler=Reconciler(intake, handlers, reporter, clock=base.clock, fence=fence, pending=pending),
-        failures=Failures(),
-        sink=sink,
-        plugins=plugins,
-        held_room=held_room,
+        intake,
+        connection,
+        writer,
+        fence,
+        planner,
+        gang_planner,
+        reconciler,
+        Failures(),
+        sink,
+        plugins,
+        held_room,
+    )
+
+
+def _intake(
+    base: Foundation,
+    ours: Ownership,
+    store: Store,
+    recorder: Recorder | None,
+    reporter: Reporter,
+    served: Served,
+    withdrawals: Withdrawals,
+    reasons: PauseReasons,
+) -> Intake:
+    fixed = base.settings.fixed
+    return Intake(
+        store,
+        Queue(base=fixed.backoff_base_seconds, cap=fixed.backoff_cap_seconds, random=random),
+        (resource.kind for resource in served),
+        reporter.report,
+        ours=ours,
+        reasons=reasons,
+        withdrawing=withdrawals,
+        volumes=not base.settings.without_volumes,
+        journal=None if recorder is None else recorder.note,
+        terms=HandOverTerms(base.clock, now, fixed.hand_over_seconds, fixed.hand_over_calm_seconds),
     )
 
 
@@ -294,6 +269,17 @@ def _decider(settings: Settings, ours: Ownership) -> Decider:
     folder = settings.keep_hard_questions
     kept = {} if folder is None else {"gave_up": HardQuestions(Path(folder)).keep}
     return Decider(ours, steps=settings.search_steps, **kept)
+
+
+def _unsuited(plugins: Iterable[Running], pod: ObjectKey) -> Blocked | None:
+    return next(filter(None, (one.keeps_from_gang(pod) for one in plugins)), None)
+
+
+async def _take_over(base: Foundation, intake: Intake, kept: KeptConfigMap) -> None:
+    """What a new leader does before its first decision."""
+    # Room is held for longer than its usual time only while the next eviction has to wait, at most as long.
+    most = 2 * max(base.settings.fixed.nomination_seconds, base.settings.fixed.kueue_hold_seconds)
+    await take_over_held_room(intake, kept, most_seconds=most, clock=base.clock, now=now)
 
 
 def recording(
@@ -305,86 +291,3 @@ def recording(
     told = settings.model_dump(mode="json", include=set(RECORDED_SETTINGS))
     header = Header(version("dra-reconciler"), rules, ours, settings.search_steps, settings=told)
     return Recorder(Path(settings.journal), header, clock=clock)
-
-
-def _queue(settings: Settings) -> Queue[Unit]:
-    return Queue(
-        base=settings.fixed.backoff_base_seconds, cap=settings.fixed.backoff_cap_seconds, random=random
-    )
-
-
-def _intake(
-    base: Foundation,
-    found: Found,
-    ours: Ownership,
-    store: Store,
-    recorder: Recorder | None,
-    reporter: Reporter,
-    withdrawals: Withdrawals,
-    reasons: PauseReasons,
-) -> Intake:
-    return Intake(
-        store,
-        _queue(base.settings),
-        (resource.kind for resource in found.served),
-        reporter.report,
-        ours=ours,
-        reasons=reasons,
-        withdrawing=withdrawals,
-        volumes=not base.settings.without_volumes,
-        journal=None if recorder is None else recorder.note,
-        terms=HandOverTerms(
-            base.clock, now, base.settings.fixed.hand_over_seconds, base.settings.fixed.hand_over_calm_seconds
-        ),
-    )
-
-
-def _fence(
-    base: Foundation,
-    intake: Intake,
-    writer: Writer,
-    ours: Ownership,
-    hand_over: HandOver,
-    held_room: KeptConfigMap | None,
-) -> Fence:
-    take_over = None if held_room is None else takeover_of(base, intake, held_room).take_over
-    patience = base.settings.write_seconds
-    return Fence(
-        intake, writer, ours, clock=base.clock, patience=patience, hand_over=hand_over, take_over=take_over
-    )
-
-
-def _gang_planner(intake: Intake, planner: Planner, plugins: Sequence[Running]) -> GangPlanner:
-    def unsuited(pod: ObjectKey) -> Blocked | None:
-        return next(filter(None, (one.keeps_from_gang(pod) for one in plugins)), None)
-
-    return GangPlanner(
-        intake.store,
-        intake.roster,
-        intake.gangs,
-        intake.groups,
-        intake.nodes.on_demand,
-        planner,
-        unsuited=unsuited,
-    )
-
-
-def _gangs(
-    base: Foundation,
-    intake: Intake,
-    gangs: GangPlanner,
-    ours: Ownership,
-    settler: Settler,
-    writer: Writer,
-    pod_writer: PodWriter,
-    reporter: Reporter,
-) -> GangHandler:
-    return GangHandler(
-        intake,
-        gangs,
-        GangSearch(intake, gangs, ours, steps=base.settings.search_steps),
-        settler,
-        GangWriter(intake, writer, pod_writer, reporter.report),
-        clock=base.clock,
-        report=reporter.report,
-    )

@@ -3,9 +3,9 @@
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Protocol
+from functools import partial
 
 import structlog
 from msgspec import Struct
@@ -28,6 +28,7 @@ from reconciler.operations.telemetry import Signals
 from reconciler.settings import Settings
 
 log = structlog.get_logger()
+_now = partial(datetime.now, UTC)
 
 RELEASE_SECONDS = 5.0
 """Timeout for releasing the Lease at the end. With the drain time and that of Events that wait
@@ -57,16 +58,6 @@ def leader_role(
     return LeaderRole(elector, leases, FencedTransport(transport, elector, clock))
 
 
-class Leadership(Protocol):
-    """Decides when this process may write."""
-
-    def leads(self) -> bool:
-        """Whether this process decides now."""
-
-    def leading(self) -> AbstractAsyncContextManager[None]:
-        """Lead while the block runs, whenever that is allowed."""
-
-
 class Alone:
     """Leads always, once late writes of a predecessor are fenced off."""
 
@@ -74,10 +65,12 @@ class Alone:
         self._fence = fence
 
     def leads(self) -> bool:
+        """Whether this process decides now."""
         return True
 
     @asynccontextmanager
     async def leading(self) -> AsyncIterator[None]:
+        """Lead while the block runs, whenever that is allowed."""
         async with asyncio.TaskGroup() as group:
             raising = group.create_task(self._fence.raise_(), name="fence")
             yield
@@ -114,6 +107,7 @@ class Candidate:
         )
 
     def leads(self) -> bool:
+        """Whether this process decides now."""
         return self._fence.up.is_set() and self.elector.leads(self._clock())
 
     @asynccontextmanager
@@ -145,8 +139,8 @@ class Candidate:
         log.info("became leader", lease=self.elector.shard.lease)
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
+Leadership = Alone | Candidate
+"""Decides when this process may write"""
 
 
 def recalls_for(settings: Settings, served: Served, also: Iterable[str]) -> dict[str, Recall]:

@@ -16,29 +16,23 @@ from msgspec import Struct
 from reconciler.aio.tasks import COLLECTIONS, Stopped, forever, unless
 from reconciler.api.migrate.special_claims import mapping, read_map
 from reconciler.api.plugins import PLUGINS
-from reconciler.app.control import (
-    build_control,
-    keeper_of,
-    learner_of,
-    placing,
-    recording,
-    shadow_of,
-    switches,
-)
+from reconciler.app.control import build_control, learner_of, placing, recording, switches
 from reconciler.app.evicting import check_rights, evicting
 from reconciler.app.foundation import Foundation, foundation
 from reconciler.app.from_settings import Found, Job, check, discovered, log_lacks, ownership, rules
 from reconciler.app.leadership import Alone, Candidate, Leadership, recalls_for
 from reconciler.app.observing import inboxes_of, listeners, observe
-from reconciler.app.running import Start
+from reconciler.app.running import Start, watch_job
 from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import negotiate
 from reconciler.cluster.events import IsKnown
-from reconciler.cluster.kinds import ON_DEMAND, Resource, Served, resource_of
+from reconciler.cluster.kinds import ON_DEMAND, Served, resource_of
 from reconciler.cluster.transport import PatientTransport, Transport
 from reconciler.cluster.watch import Recall, Sink, follow
 from reconciler.control.audit import Auditor
+from reconciler.control.decider import Decider
 from reconciler.control.decisions.declaration import Report
+from reconciler.control.held_room import HeldRoomKeeper
 from reconciler.control.intake import Intake
 from reconciler.control.loop import Reconciler
 from reconciler.control.shadow import Shadow
@@ -98,7 +92,7 @@ def watches(
     """A watch on each kind. `recalls` are by kind, for kinds that have one."""
     for resource in served:
         recall = recalls.get(resource.kind)
-        yield Job(f"watch {resource.plural}", partial(_watch, client, resource, sink, recall, is_known))
+        yield watch_job(f"watch {resource.plural}", client, resource, sink, recall=recall, is_known=is_known)
 
 
 def watches_on_demand(client: Client, intake: Intake, sink: Sink) -> Iterator[Job]:
@@ -116,13 +110,6 @@ def audit(intake: Intake, report: Report, seconds: float) -> Job:
 def sparing_the_collector(intake: Intake) -> Job:
     """Collect garbage rarely, and never traverse listed objects."""
     return Job("spare the collector", partial(_spare_the_collector, intake))
-
-
-async def _watch(
-    client: Client, resource: Resource, sink: Sink, recall: Recall | None, is_known: IsKnown
-) -> None:
-    watch = follow(client, resource, sink=sink, random=random, recall=recall, is_known=is_known)
-    await forever(resource.plural, watch)
 
 
 async def _watch_on_demand(client: Client, kind: str, intake: Intake, sink: Sink) -> None:
@@ -217,17 +204,22 @@ def _rest(base: Foundation, found: Found, starts: Sequence[Start], on_decision: 
     intake, client = core.intake, core.connection.client
     recalls = recalls_for(settings, served, [kind for one in core.plugins for kind in one.holders])
     if base.role is None:
-        leadership: Alone | Candidate = Alone(core.fence)
+        leadership: Leadership = Alone(core.fence)
     else:
         leadership = Candidate(base.role, intake, core.fence, recalls, clock=clock)
     learner = learner_of(settings, intake, core.sink, choosing, client, leadership.leads)
     sink = core.sink if learner is None else learner.take
     maker = template_maker_of(settings, intake, sink, client, leadership.leads)
     sink = sink if maker is None else maker.take
-    shadow = shadow_of(settings, intake, ours, sink, choosing.in_use, clock=clock, report=told.report)
-    sink = sink if shadow is None else shadow.take
+    shadow = None
+    if settings.mode == "shadow":
+        decider, seconds = Decider(ours, steps=settings.search_steps), settings.fixed.shadow_pending_seconds
+        shadow = Shadow(intake, decider, sink, seconds, choosing.in_use, clock=clock, report=told.report)
+        sink = shadow.take
     task_health = TaskHealth(base.stop)
-    keeper = None if core.held_room is None else keeper_of(intake, core.held_room, leadership.leads)
+    keeper = (
+        None if core.held_room is None else HeldRoomKeeper(intake, core.held_room, writes=leadership.leads)
+    )
     leaving = evicting(base, core, ours, inboxes.pending, told.report, leadership.leads, keeper)
     return Parts(
         settings=settings,

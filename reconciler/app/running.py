@@ -67,11 +67,10 @@ Start = Callable[[Host], Running]
 """Builds the parts of a plugin"""
 
 
-def watch_job(name: str, client: Client, resource: Resource, sink: Sink) -> Job:
-    """A watch of one more kind."""
+def watch_job(name: str, client: Client, resource: Resource, sink: Sink, **more: Any) -> Job:
+    """A watch of one kind; `more` are arguments of `follow`."""
 
     async def run() -> None:
-        watch = follow(client, resource, sink=sink, random=random)
-        await forever(resource.plural, watch)
+        await forever(resource.plural, follow(client, resource, sink=sink, random=random, **more))
 
     return Job(name, run)

@@ -214,8 +214,8 @@ def logs(
         line
         for line in seen.noting(reader.read(texts))
         if (oldest is None or line.at >= oldest)
-        and (claim is None or str(_key(claim)) in line.claims)
-        and (pod is None or seen.is_about(line, str(_key(pod))))
+        and (claim is None or str(ObjectKey.parse(claim)) in line.claims)
+        and (pod is None or seen.is_about(line, str(ObjectKey.parse(pod))))
         and (reason is None or line.fields.get("reason") == reason)
         and (slow is None or (line.milliseconds or 0.0) >= slow * 1000)
     )
@@ -254,31 +254,26 @@ class _Seen:
         """The same lines."""
         for line in lines:
             self.any = True
-            self._claims.update(_key(name) for name in line.claims)
+            self._claims.update(ObjectKey.parse(name) for name in line.claims)
             for pod in line.pods:
-                self._pods.setdefault(_key(pod), set()).update(line.claims)
+                self._pods.setdefault(ObjectKey.parse(pod), set()).update(line.claims)
             if isinstance(reason := line.fields.get("reason"), str):
                 self._reasons.add(reason)
             yield line
 
     def is_about(self, line: Line, pod: str) -> bool:
         """Whether a line is about a pod, or about a claim of its: that of an end names no pod."""
-        return pod in line.pods or not self._pods.get(_key(pod), set()).isdisjoint(line.claims)
+        return pod in line.pods or not self._pods.get(ObjectKey.parse(pod), set()).isdisjoint(line.claims)
 
     def hint(self, claim: str | None, pod: str | None, reason: str | None) -> str:
         """Why no line matches."""
-        if pod is not None and self._pods and (key := _key(pod)) not in self._pods:
+        if pod is not None and self._pods and (key := ObjectKey.parse(pod)) not in self._pods:
             return f"no line is about pod {key}{key_instead(key, self._pods.keys(), 'pods')}"
-        if claim is not None and self._claims and (key := _key(claim)) not in self._claims:
+        if claim is not None and self._claims and (key := ObjectKey.parse(claim)) not in self._claims:
             return f"no line is about claim {key}{key_instead(key, self._claims, 'claims')}"
         if reason is not None and self._reasons and reason not in self._reasons:
             return f"no line has the reason {reason}{instead(reason, self._reasons, 'reasons')}"
         return "no line matches all options"
-
-
-def _key(name: str) -> ObjectKey:
-    namespace, _, last = name.rpartition("/")
-    return ObjectKey(namespace or "default", last)
 
 
 def _texts(file: str) -> Iterator[str]:

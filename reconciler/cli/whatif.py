@@ -115,7 +115,7 @@ def whatif(
         connection = connection._replace(named=True)
     with errors_as(NoAnswer):
         own = namespace_of(namespace, connection, in_cluster=connection.named) if without else ""
-    freed = frozenset(_key(name, own) for name in without)
+    freed = frozenset(ObjectKey.parse(name, own) for name in without)
     with errors_as(NoAnswer), track_progress(quiet=output != "table") as progress:
         first = read_files(files if connection.named else files[:1], progress)
         units = units_in(first, rules, of_plugins=True)
@@ -132,11 +132,6 @@ def whatif(
         result = answer(scenario, baseline, steps=steps, policies=policies)
     _print_result(result, units, output)
     exit_unless(result.fits)
-
-
-def _key(name: str, namespace: str) -> ObjectKey:
-    prefix, _, last = name.rpartition("/")
-    return ObjectKey(prefix or namespace, last)
 
 
 def _fleet(

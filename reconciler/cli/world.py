@@ -172,9 +172,7 @@ def planners(intake: Intake, policies: Policies = PLAIN) -> tuple[Planner, GangP
     """What units need, and what gangs need, if every claim and device is ours."""
     ours = Ownership(all_claims=True, alone=True)
     planner = Planner(intake.store, intake.roster, intake.placement, ours, intake.reclaimed, lambda: policies)
-    return planner, GangPlanner(
-        intake.store, intake.roster, intake.gangs, intake.groups, intake.nodes.on_demand, planner
-    )
+    return planner, GangPlanner.of(intake, planner)
 
 
 def listings(raws: Iterable[Mapping[str, Any]]) -> Iterable[Replaced]:

@@ -16,9 +16,8 @@ from reconciler.api.objects.validating import validated
 from reconciler.cluster.client import Client
 from reconciler.cluster.kinds import config_map
 from reconciler.control.intake import Intake
-from reconciler.control.nominating import Nominating
 from reconciler.errors import Gone, Malformed, ReconcilerError, Rejected, Retry
-from reconciler.state.nominations import Nomination, Nominations, NomineeKind, Record, read_record, text_of
+from reconciler.state.nominations import Nomination, NomineeKind, Record, read_record, text_of
 
 
 class KeptConfigMap:
@@ -98,20 +97,13 @@ PATIENCE = 5.0
 class HeldRoomKeeper:
     """The record follows the state. It is empty once nothing is held."""
 
-    def __init__(
-        self,
-        nominations: Nominations,
-        nominating: Nominating,
-        kept: KeptConfigMap,
-        *,
-        writes: Callable[[], bool],
-    ) -> None:
+    def __init__(self, intake: Intake, kept: KeptConfigMap, *, writes: Callable[[], bool]) -> None:
         """`writes` says whether this process may write now: only the leader may."""
-        self._nominations = nominations
-        self._news = nominating.news
+        self._nominations = intake.store.nominations
+        self._news = intake.nominating.news
         self._kept = kept
         self._writes = writes
-        self._written = nominations.serial
+        self._written = self._nominations.serial
         """The changes that the record has"""
         self._failures = 0
         self._tried = asyncio.Event()
@@ -159,56 +151,51 @@ TAKEOVER_PATIENCE, TAKEOVER_PAUSE = 5.0, 0.5
 """Seconds for which the record is tried to read, and between two tries"""
 
 
-class HeldRoomTakeover:
-    """Reads the record once for each time when this process begins to lead."""
+async def take_over_held_room(
+    intake: Intake,
+    kept: KeptConfigMap,
+    *,
+    most_seconds: float,
+    clock: Callable[[], float],
+    now: Callable[[], datetime],
+) -> None:
+    """Hold what the record says, and nothing that an earlier term of this process has left.
 
-    def __init__(
-        self,
-        intake: Intake,
-        kept: KeptConfigMap,
-        *,
-        most_seconds: float,
-        clock: Callable[[], float],
-        now: Callable[[], datetime],
-    ) -> None:
-        """Nothing is held for more than `most_seconds`, whatever the record says. `clock` is that of the
-        loop; `now` the time of day.
-        """
-        self._intake, self._kept = intake, kept
-        self._most_seconds, self._clock, self._now = most_seconds, clock, now
+    Nothing is held for more than `most_seconds`, whatever the record says. `clock` is that of the loop; `now`
+    the time of day.
+    """
+    nominations = await _read_again(kept)
+    if nominations is None:
+        return
+    began = clock()
+    held = {
+        one.nominee: replace(one, until=began + min(seconds, most_seconds))
+        for one, seconds in still_held(nominations, now())
+    }
+    for one in intake.store.nominations:
+        # What is held for special claims follows from the pods.
+        if one.nominee not in held and one.nominee.kind is not NomineeKind.SPECIAL:
+            intake.nominating.drop(one.nominee, "the leader in between did not hold it")
+    taken = [one for one in held.values() if intake.nominating.restore(one, "the previous leader held it")]
+    if taken:
+        log.info("held room taken over", nominees=[str(one.nominee) for one in taken])
 
-    async def take_over(self) -> None:
-        """Hold what the record says, and nothing that an earlier term of this process has left."""
-        nominations = await self._read()
-        if nominations is None:
-            return
-        nominating, now = self._intake.nominating, self._clock()
-        held = {
-            one.nominee: replace(one, until=now + min(seconds, self._most_seconds))
-            for one, seconds in still_held(nominations, self._now())
-        }
-        for one in self._intake.store.nominations:
-            # What is held for special claims follows from the pods.
-            if one.nominee not in held and one.nominee.kind is not NomineeKind.SPECIAL:
-                nominating.drop(one.nominee, "the leader in between did not hold it")
-        taken = [one for one in held.values() if nominating.restore(one, "the previous leader held it")]
-        if taken:
-            log.info("held room taken over", nominees=[str(one.nominee) for one in taken])
 
-    async def _read(self) -> tuple[Nomination, ...] | None:
-        try:
-            async with asyncio.timeout(TAKEOVER_PATIENCE):
-                while True:
-                    try:
-                        data = await self._kept.read()
-                        break
-                    except Retry as exc:
-                        await asyncio.sleep(max(TAKEOVER_PAUSE, exc.after))
-            found = None if data is None else read_held_room(data, f"ConfigMap {self._kept.key}")
-        except (TimeoutError, Malformed) as exc:
-            why = "no answer of the server" if isinstance(exc, TimeoutError) else str(exc)
-            log.warning("held room not taken over", config_map=str(self._kept.key), error=why)
-            return None
-        for problem in () if found is None else found.refused:
-            log.warning("held room not taken over", config_map=str(self._kept.key), error=str(problem))
-        return None if found is None else found.nominations
+async def _read_again(kept: KeptConfigMap) -> tuple[Nomination, ...] | None:
+    """The nominations of the record; None if there is none, or none that can be read."""
+    try:
+        async with asyncio.timeout(TAKEOVER_PATIENCE):
+            while True:
+                try:
+                    data = await kept.read()
+                    break
+                except Retry as exc:
+                    await asyncio.sleep(max(TAKEOVER_PAUSE, exc.after))
+        found = None if data is None else read_held_room(data, f"ConfigMap {kept.key}")
+    except (TimeoutError, Malformed) as exc:
+        why = "no answer of the server" if isinstance(exc, TimeoutError) else str(exc)
+        log.warning("held room not taken over", config_map=str(kept.key), error=why)
+        return None
+    for problem in () if found is None else found.refused:
+        log.warning("held room not taken over", config_map=str(kept.key), error=str(problem))
+    return None if found is None else found.nominations

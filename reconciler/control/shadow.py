@@ -16,7 +16,7 @@ from msgspec import Struct
 from reconciler.aio.queue import Closed
 from reconciler.aio.tasks import Stopped, unless
 from reconciler.allocation.placement.placing import refusal_reason
-from reconciler.allocation.policies.selection import PLAIN, Policies
+from reconciler.allocation.policies.selection import Policies
 from reconciler.api.objects.changes import Changed, Notice, Replaced
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod, claims_of, is_live
@@ -57,12 +57,12 @@ class Shadow:
         self,
         intake: Intake,
         decider: Decider,
-        *,
         sink: Sink,
         pending_seconds: float,
+        policies: Callable[[], Policies],
+        *,
         clock: Callable[[], float],
         report: Report,
-        policies: Callable[[], Policies] = lambda: PLAIN,
     ) -> None:
         """`sink` applies changes; `policies` are those in use. Pods that are pending longer than
         `pending_seconds` are reported.

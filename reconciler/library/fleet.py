@@ -143,7 +143,7 @@ class Fleet:
         found = in_manifests(
             self._bundle,
             self._rules,
-            _key(name),
+            ObjectKey.parse(name),
             of_pod=pod,
             steps=steps,
             policies=_policies(policy, None, 0),
@@ -175,7 +175,7 @@ class Fleet:
         units = units_in(asked, self._rules, of_plugins=True)
         fleet = fleet_of_manifests(asked, self._bundle, bundle(()), units)
         baseline = fleet.baseline(store_of(fleet.objects, self._rules), _OPTIONS)
-        question = scenario.Scenario(units, count, frozenset(map(_key, without)), frozenset(drain))
+        question = scenario.Scenario(units, count, frozenset(map(ObjectKey.parse, without)), frozenset(drain))
         found = answer(question, baseline, steps=steps, policies=_policies(policy, None, 0))
         refused = found.refused
         return WhatIf(
@@ -314,11 +314,6 @@ def _policies(policy: Policy, demand: str | Path | None, seed: int) -> Policies:
     texts = [policy] if isinstance(policy, str) else [f"{target}={name}" for target, name in policy.items()]
     keeping = NO_DEMAND if demand is None else read_demand_file(Path(demand)).demand
     return Policies(parse_policies(texts), keeping, seed)
-
-
-def _key(name: str) -> ObjectKey:
-    namespace, _, last = name.rpartition("/")
-    return ObjectKey(namespace or "default", last)
 
 
 def _one_of(known: Any, what: str, given: T) -> T:

@@ -21,6 +21,12 @@ class ObjectKey(NamedTuple):
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
 
+    @classmethod
+    def parse(cls, text: str, namespace: str = "default") -> "ObjectKey":
+        """That of `NAMESPACE/NAME`, or of `NAME` in `namespace`."""
+        before, _, name = text.rpartition("/")
+        return cls(before or namespace, name)
+
 
 class PoolID(NamedTuple):
     """A pool of devices. The name alone does not identify it: two drivers may use one name."""

@@ -110,6 +110,21 @@ class GangPlanner:
         self._claims = claims
         self._unsuited = unsuited
 
+    @classmethod
+    def of(
+        cls, intake: Intake, claims: Planner, unsuited: Callable[[ObjectKey], Blocked | None] = lambda _: None
+    ) -> "GangPlanner":
+        """That of a state with all its pods."""
+        return cls(
+            intake.store,
+            intake.roster,
+            intake.gangs,
+            intake.groups,
+            intake.nodes.on_demand,
+            claims,
+            unsuited=unsuited,
+        )
+
     def serves(self, unit: Unit) -> bool:
         """Whether a unit is a gang, or a gated pod of one, which is decided with its gang."""
         if unit.kind is Kind.GANG:

@@ -186,15 +186,7 @@ class _Replay:
         planner = Planner(
             intake.store, intake.roster, intake.placement, ours, (), lambda: override.of(self._policies)
         )
-        gangs = GangPlanner(
-            intake.store,
-            intake.roster,
-            intake.gangs,
-            intake.groups,
-            intake.nodes.on_demand,
-            planner,
-            unsuited=self._unsuited,
-        )
+        gangs = GangPlanner.of(intake, planner, self._unsuited)
         decider, nothing = Decider(ours, steps=steps), cast("Any", None)  # nothing is written
         quiet: dict[str, Any] = {"clock": lambda: 0.0, "report": lambda _: None}
         self._handlers: list[Handler[Any, Any, Any]] = [

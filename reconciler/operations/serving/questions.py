@@ -208,7 +208,8 @@ def _options(request: web.BaseRequest) -> WhatifOptions:
     without, drained = query.getall("without", []), query.getall("drain", [])
     if len(without) + len(drained) > MAX_NAMES:
         raise Rejected(f"without and drain may name at most {MAX_NAMES} claims and nodes")
-    return WhatifOptions(_count(query.getall("count", [])), frozenset(map(_key, without)), frozenset(drained))
+    freed = frozenset(map(ObjectKey.parse, without))
+    return WhatifOptions(_count(query.getall("count", [])), freed, frozenset(drained))
 
 
 def _count(given: list[str]) -> int | None:
@@ -218,11 +219,6 @@ def _count(given: list[str]) -> int | None:
     if not (text.isascii() and text.isdecimal() and len(text) < 10 and 1 <= int(text) <= MAX_COUNT):
         raise Rejected(f"count must be a number from 1 to {MAX_COUNT}")
     return int(text)
-
-
-def _key(name: str) -> ObjectKey:
-    namespace, _, last = name.rpartition("/")
-    return ObjectKey(namespace or "default", last)
 
 
 MAX_COPIES = 256

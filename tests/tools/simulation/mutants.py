@@ -17,7 +17,7 @@ from reconciler.cluster import client, events, transport, writer
 from reconciler.cluster.client import Client
 from reconciler.cluster.watch import Recall, _Follower
 from reconciler.cluster.writer import Writer
-from reconciler.control import audit, fence, planner, special_claims
+from reconciler.control import audit, fence, held_room, planner, special_claims
 from reconciler.control.audit import Audit, ReclaimedByScheduler
 from reconciler.control.dispatching import Dispatcher
 from reconciler.control.early_names import EarlyNames
@@ -25,7 +25,6 @@ from reconciler.control.fence import Fence
 from reconciler.control.gangs import planner as gang_planner
 from reconciler.control.gangs.handler import GangWriter
 from reconciler.control.gangs.planner import GangPlanner, Seats
-from reconciler.control.held_room import HeldRoomTakeover
 from reconciler.control.intake import Intake
 from reconciler.control.loop import Reconciler
 from reconciler.control.ownership import Ownership
@@ -273,7 +272,7 @@ EVICTING: dict[str, Mutant] = {
     "whole gangs are evicted": _swap(RoomPlan, "acts", property(lambda self: not self.refused)),
     "plans outlive what they rest on": _swap(ground, "_different", lambda *_: iter(())),
     "plans outlive what the pod must mind": _swap(ground, "_surroundings", lambda *_: iter(())),
-    "a new leader holds nothing": _swap(HeldRoomTakeover, "_read", _nothing_read),
+    "a new leader holds nothing": _swap(held_room, "_read_again", _nothing_read),
     "eviction requests stay": _swap(Evictor, "withdraw", _nothing_read),
     "a leader in between is forgotten": _swap(Evictor, "stand_by", lambda _: None),
 }

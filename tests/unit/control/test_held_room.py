@@ -19,7 +19,7 @@ from reconciler.control import held_room as keeper_module
 from reconciler.control import held_room as takeover_module
 from reconciler.control.decisions.declaration import Decision
 from reconciler.control.decisions.every import Nominated, NominationDropped
-from reconciler.control.held_room import HELD_ROOM, HeldRoomKeeper, HeldRoomTakeover, KeptConfigMap
+from reconciler.control.held_room import HELD_ROOM, HeldRoomKeeper, KeptConfigMap, take_over_held_room
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.embedded import ApiServer
@@ -56,7 +56,7 @@ def kept(over: Client, name: ObjectKey = KEY) -> KeptConfigMap:
 
 @asynccontextmanager
 async def keeping(picture: Intake, over: Client, *, leads: bool = True) -> AsyncIterator[HeldRoomKeeper]:
-    keeper = HeldRoomKeeper(picture.store.nominations, picture.nominating, kept(over), writes=lambda: leads)
+    keeper = HeldRoomKeeper(picture, kept(over), writes=lambda: leads)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(keeper.run())
         yield keeper
@@ -80,10 +80,8 @@ async def written(over: Client) -> tuple[Nomination, ...]:
     return read_record(data[HELD_ROOM], "").nominations if HELD_ROOM in data else ()
 
 
-def takeover(
-    picture: Intake, over: Client, *, most: float = 600.0, name: ObjectKey = KEY
-) -> HeldRoomTakeover:
-    return HeldRoomTakeover(
+async def take_over(picture: Intake, over: Client, *, most: float = 600.0, name: ObjectKey = KEY) -> None:
+    await take_over_held_room(
         picture, kept(over, name), most_seconds=most, clock=lambda: 5_000.0, now=lambda: NOON
     )
 
@@ -110,12 +108,8 @@ async def test_who_does_not_lead_writes_nothing():
 async def test_a_record_that_cannot_be_written_is_not_waited_for():
     picture = fleet()
     async with server() as over:
-        keeper = HeldRoomKeeper(
-            picture.store.nominations,
-            picture.nominating,
-            kept(over, ObjectKey("default", "gone")),
-            writes=lambda: True,
-        )
+        gone = kept(over, ObjectKey("default", "gone"))
+        keeper = HeldRoomKeeper(picture, gone, writes=lambda: True)
         async with asyncio.TaskGroup() as group:
             task = group.create_task(keeper.run())
             picture.nominating.hold(held_for("x"), "a test")
@@ -147,7 +141,7 @@ async def test_a_new_leader_waits_a_little_for_a_busy_server():
             await keeper.written()
         faulty = Faulty(over.transport)
         faulty.on("GET", KEY.name, answer(503))
-        await takeover(second, Client(faulty)).take_over()
+        await take_over(second, Client(faulty))
     assert [one.nominee for one in second.store.nominations] == [of_claim(key("x"))]
 
 
@@ -158,7 +152,7 @@ async def test_a_new_leader_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPat
         faulty = Faulty(over.transport)
         faulty.on("GET", KEY.name, answer(503), answer(503))
         with capture_logs() as logs:
-            await takeover(picture, Client(faulty)).take_over()
+            await take_over(picture, Client(faulty))
     (line,) = logs
     assert (line["event"], line["error"]) == ("held room not taken over", "no answer of the server")
 
@@ -170,7 +164,7 @@ async def test_the_next_leader_holds_the_same_room_until_the_same_deadline():
         async with keeping(first, over) as keeper:
             first.nominating.hold(held_for("x"), "a test")
             await keeper.written()
-        await takeover(second, over).take_over()
+        await take_over(second, over)
     (one,) = second.store.nominations
     assert (one.nominee, one.places, one.until) == (of_claim(key("x")), held_for("x").places, 5_060.0)
     assert [type(decision) for decision in said] == [Nominated]
@@ -188,7 +182,7 @@ async def test_room_that_nobody_waits_for_is_not_taken_over(ended: Nomination):
         async with keeping(first, over) as keeper:
             first.nominating.hold(ended, "a test")
             await keeper.written()
-        await takeover(second, over).take_over()
+        await take_over(second, over)
     assert not second.store.nominations
 
 
@@ -201,8 +195,8 @@ async def test_the_place_of_a_pod_that_moves_is_taken_over_until_what_replaces_i
         async with keeping(first, over) as keeper:
             first.nominating.hold(moving, "a test")
             await keeper.written()
-        await takeover(waiting, over).take_over()
-        await takeover(arrived, over).take_over()
+        await take_over(waiting, over)
+        await take_over(arrived, over)
     assert [one.nominee for one in waiting.store.nominations] == [moving.nominee]
     assert not arrived.store.nominations
 
@@ -213,7 +207,7 @@ async def test_nothing_is_held_for_longer_than_the_settings_allow():
         async with keeping(first, over) as keeper:
             first.nominating.hold(held_for("x", seconds=1e6), "a test")
             await keeper.written()
-        await takeover(second, over, most=30.0).take_over()
+        await take_over(second, over, most=30.0)
     assert [one.until for one in second.store.nominations] == [5_030.0]
 
 
@@ -225,7 +219,7 @@ async def test_what_an_earlier_term_of_this_process_held_gives_way_to_the_record
         async with keeping(first, over) as keeper:
             first.nominating.hold(held_for("x"), "a test")
             await keeper.written()
-        await takeover(again, over).take_over()
+        await take_over(again, over)
     assert [one.nominee for one in again.store.nominations] == [of_claim(key("x"))]
     assert sum(isinstance(one, NominationDropped) for one in said) == 1
 
@@ -235,7 +229,7 @@ async def test_a_record_that_cannot_be_read_is_reported_and_holds_nothing(text: 
     picture = fleet()
     async with server(heldRoom=text) as over:
         with capture_logs() as logs:
-            await takeover(picture, over).take_over()
+            await take_over(picture, over)
     assert not picture.store.nominations
     assert [line["event"] for line in logs] == ["held room not taken over"]
 
@@ -243,7 +237,7 @@ async def test_a_record_that_cannot_be_read_is_reported_and_holds_nothing(text: 
 async def test_without_a_config_map_a_new_leader_starts_at_once():
     picture = fleet()
     async with server() as over:
-        await takeover(picture, over, name=ObjectKey("default", "gone")).take_over()
+        await take_over(picture, over, name=ObjectKey("default", "gone"))
     assert not picture.store.nominations
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from reconciler.aio.queue import Queue
+from reconciler.allocation.policies.selection import PLAIN
 from reconciler.api.objects.changes import Replaced
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.validation.kinds import ServedKind
@@ -203,7 +204,7 @@ def looking_on(cluster: Cluster) -> tuple[Shadow, list[Compared]]:
     queue: Queue[Unit] = Queue(base=1.0, cap=1.0, random=lambda: 1.0)
     intake = Intake(Store(Semantics()), queue, ["ResourceClaim"], report)
     decider = Decider(Ownership(alone=True), steps=1000)
-    shadow = Shadow(intake, decider, sink=intake.take, pending_seconds=30.0, clock=lambda: 0.0, report=report)
+    shadow = Shadow(intake, decider, intake.take, 30.0, lambda: PLAIN, clock=lambda: 0.0, report=report)
     for kind in (NODE, DEVICE_CLASS, SLICE, CLAIM):
         shadow.take(listing(cluster, kind))
     return shadow, told
@@ -234,7 +235,7 @@ async def test_it_stops_at_once_before_everything_was_listed():
     intake = Intake(Store(Semantics()), queue, ["Pod"], lambda _: None)
     decider = Decider(Ownership(alone=True), steps=1000)
     shadow = Shadow(
-        intake, decider, sink=intake.take, pending_seconds=30.0, clock=lambda: 0.0, report=lambda _: None
+        intake, decider, intake.take, 30.0, lambda: PLAIN, clock=lambda: 0.0, report=lambda _: None
     )
     queue.close()
     shadow.stop()
