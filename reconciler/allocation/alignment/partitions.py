@@ -8,14 +8,7 @@ from msgspec import Struct
 from kernels.exclusion import rank_by_remaining, remaining_sets
 from kernels.groups import distinct
 from kernels.types import Amounts, Codes, Mask, Rows
-from reconciler.allocation.alignment.preferences import (
-    MAX_MEMBERS,
-    PartitionPreference,
-    Table,
-    exact,
-    partition_preference,
-    table_of,
-)
+from reconciler.allocation.alignment import preferences
 from reconciler.allocation.dra.availability import available
 from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.request_options import read_claims
@@ -63,7 +56,7 @@ class TableLayout(Struct, frozen=True):
         missing: Codes = taken.astype(np.int32) @ self.members.T.astype(np.int32)
         return missing
 
-    def levels(self, size: int, preference: PartitionPreference | None) -> list[Rows]:
+    def levels(self, size: int, preference: preferences.PartitionPreference | None) -> list[Rows]:
         """Acceptable partitions of a size, by score, the highest first. Restricted: the highest only."""
         of_size = np.flatnonzero(self.sizes == size)
         scores = distinct(self.scores[of_size])[::-1]
@@ -94,18 +87,18 @@ class TableLayout(Struct, frozen=True):
         return frozenset(row for name in names for row in fleet.rows_of(DeviceID(driver, of_pool, name)))
 
 
-_LAYOUTS: Cache[Fleet, OfObjects[Table, TableLayout]] = Cache(lambda _: OfObjects(KEPT))
+_LAYOUTS: Cache[Fleet, OfObjects[preferences.Table, TableLayout]] = Cache(lambda _: OfObjects(KEPT))
 
 
-def lay_out(table: Table, fleet: Fleet, subject: str) -> TableLayout:
+def lay_out(table: preferences.Table, fleet: Fleet, subject: str) -> TableLayout:
     """The layout of a table over a fleet. Raises Malformed if the table names too many devices."""
     return _LAYOUTS.of(fleet).of(table, lambda: _lay_out(table, fleet, subject))
 
 
-def _lay_out(table: Table, fleet: Fleet, subject: str) -> TableLayout:
+def _lay_out(table: preferences.Table, fleet: Fleet, subject: str) -> TableLayout:
     names = list(dict.fromkeys(name for partition in table.partitions for name in partition.devices))
-    if len(names) > MAX_MEMBERS:
-        reason = f"lists {len(names)} devices; the limit is {MAX_MEMBERS}"
+    if len(names) > preferences.MAX_MEMBERS:
+        reason = f"lists {len(names)} devices; the limit is {preferences.MAX_MEMBERS}"
         raise Malformed(subject, "partitions", reason)
     place = {name: at for at, name in enumerate(names)}
     members = np.zeros((len(table.partitions), len(names)), dtype=np.bool_)
@@ -190,13 +183,13 @@ def partitioned_requests(
     """The requests of claims that have a partition table. Raises Malformed."""
     found = []
     for at, claim in enumerate(claims):
-        preference = partition_preference(claim)
+        preference = preferences.partition_preference(claim)
         named = set(preference.requests) if preference is not None else set()
         for request in claim.spec.devices.requests:
-            exactly = exact(request)
+            exactly = preferences.exact(request)
             known = snapshot.classes.get(exactly.device_class_name) if exactly is not None else None
             own = preference if preference is not None and (not named or request.name in named) else None
-            table = table_of(known) if known is not None else None
+            table = preferences.table_of(known) if known is not None else None
             if exactly is None or table is None or known is None:
                 if own is not None and request.name in named:
                     why = f"request {request.name} is for no class with a PartitionTable"

@@ -6,19 +6,11 @@ from msgspec.structs import replace
 
 from kernels.fit import fits
 from kernels.types import Mask, Rows
+from reconciler.allocation.dra import static_match
 from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.consumption import Consumption
 from reconciler.allocation.dra.request_options import RequestOption
 from reconciler.allocation.dra.selector_masks import failure
-from reconciler.allocation.dra.static_match import (
-    Consumptions,
-    StaticMatch,
-    draws,
-    large_enough,
-    match_in_fleet,
-    match_in_view,
-    resolve,
-)
 from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.semantics import CONSUMABLE_CAPACITY, PARTITIONABLE_DEVICES
 from reconciler.state.devices.fleet import Fleet
@@ -38,7 +30,7 @@ class Candidates(Struct, frozen=True):
     """(n,) can be taken unless an earlier choice of this decision prevents it"""
     fatal: Mask
     """(n,) trying it is an error"""
-    static: StaticMatch
+    static: static_match.StaticMatch
     order: Rows | None = None
     """(n,) positions in the order in which they are tried; None for rising positions"""
 
@@ -74,7 +66,7 @@ class Candidates(Struct, frozen=True):
 
 def find_candidates(option: RequestOption, view: View, snapshot: Snapshot) -> Candidates:
     """The candidates of a node for a request option. Raises Fatal where mode All meets an error (PREP-8)."""
-    static = match_in_view(option, view, snapshot)
+    static = static_match.match_in_view(option, view, snapshot)
     listed = _all(option, view, snapshot, static) if option.all else None
     occupancy = snapshot.occupancy
     fatal = static.fatal
@@ -103,7 +95,7 @@ def find_candidates(option: RequestOption, view: View, snapshot: Snapshot) -> Ca
 
 
 def capacity_fits(
-    rows: Rows, consumption: Consumptions, shape: np.ndarray, among: Mask, snapshot: Snapshot
+    rows: Rows, consumption: static_match.Consumptions, shape: np.ndarray, among: Mask, snapshot: Snapshot
 ) -> Mask:
     """(n,) whether the capacity left by shares is enough (CAP-8). Only devices in `among` are checked.
 
@@ -130,9 +122,9 @@ def capacity_fits(
 def capacity_permits(option: RequestOption, rows: Rows, snapshot: Snapshot) -> Mask:
     """(n,) the device has the requested capacity, in addition to what shares consume already."""
     shape = snapshot.fleet.codes["shape"][rows]
-    consumption = resolve(option, shape, snapshot)
-    large = large_enough(option, consumption, shape)
-    if (asks := match_in_fleet(option, snapshot).asks) is not None:
+    consumption = static_match.resolve(option, shape, snapshot)
+    large = static_match.large_enough(option, consumption, shape)
+    if (asks := static_match.match_in_fleet(option, snapshot).asks) is not None:
         large &= ~asks.refused[rows]
     return large & capacity_fits(rows, consumption, shape, large, snapshot)
 
@@ -141,7 +133,7 @@ def not_excluded(option: RequestOption, rows: Rows, snapshot: Snapshot) -> Mask:
     """(n,) no held device excludes it, or a share of it is held already; and its holders have locked it to no
     other mode.
     """
-    occupancy, modes = snapshot.occupancy, match_in_fleet(option, snapshot).modes
+    occupancy, modes = snapshot.occupancy, static_match.match_in_fleet(option, snapshot).modes
     found = np.ones(len(rows), dtype=np.bool_)
     if occupancy.open is not None:
         found = occupancy.open[rows] | occupancy.sharing[rows]
@@ -156,7 +148,7 @@ def counters_permit(option: RequestOption, rows: Rows, snapshot: Snapshot) -> Ma
     """
     fleet, occupancy = snapshot.fleet, snapshot.occupancy
     if not snapshot.rules.has(PARTITIONABLE_DEVICES):
-        return ~draws(fleet, rows)
+        return ~static_match.draws(fleet, rows)
     sets, passed = fleet.sets[rows], occupancy.fits[rows]
     if occupancy.open is not None:  # `fits` counts what others exclude, too
         passed = fits(occupancy.left, fleet.table, sets, fleet.draws[rows])
@@ -165,11 +157,11 @@ def counters_permit(option: RequestOption, rows: Rows, snapshot: Snapshot) -> Ma
             groups = fleet.set_group[over]
             passed &= ~((sets >= 0) & np.isin(fleet.set_group[sets], groups)).any(axis=1)
     passed = passed | occupancy.sharing[rows]
-    asks = match_in_fleet(option, snapshot).asks
+    asks = static_match.match_in_fleet(option, snapshot).asks
     return passed & asks.fit(occupancy.left, sets, occupancy.sharing[rows], rows) if asks else passed
 
 
-def _all(option: RequestOption, view: View, snapshot: Snapshot, static: StaticMatch) -> Rows:
+def _all(option: RequestOption, view: View, snapshot: Snapshot, static: static_match.StaticMatch) -> Rows:
     """(count,) the devices that mode All needs, whatever their state (PREP-8)."""
     rows, shape = view.rows, static.shape
     broken = np.flatnonzero(static.fatal)
@@ -191,7 +183,7 @@ def _all(option: RequestOption, view: View, snapshot: Snapshot, static: StaticMa
         raise failure(option, snapshot.fleet, int(rows[first_error]))
     wanted = static.matching
     if snapshot.rules.has(CONSUMABLE_CAPACITY):
-        wanted = wanted & large_enough(option, static.consumption, shape)
+        wanted = wanted & static_match.large_enough(option, static.consumption, shape)
         if snapshot.rules.old:
             wanted = wanted & capacity_fits(rows, static.consumption, shape, wanted, snapshot)
     return np.flatnonzero(wanted)

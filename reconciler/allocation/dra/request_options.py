@@ -9,6 +9,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from reconciler.allocation.dra.budget import Fatal
+from reconciler.api.objects import semantics
 from reconciler.api.objects.claims import (
     ALL,
     EXACT_COUNT,
@@ -22,14 +23,6 @@ from reconciler.api.objects.claims import (
 )
 from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.quantity import Quantity
-from reconciler.api.objects.semantics import (
-    ADMIN_ACCESS,
-    CONSUMABLE_CAPACITY,
-    DERIVED_ATTRIBUTES,
-    PRIORITIZED_LIST,
-    SHARING_AFFINITY,
-    Semantics,
-)
 
 MAX_RESULTS = 32
 """The most devices of one claim (ST-4)."""
@@ -101,7 +94,7 @@ class ParsedClaims(Struct, frozen=True):
 
 
 def read_claims(
-    claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass], rules: Semantics
+    claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass], rules: semantics.Semantics
 ) -> ParsedClaims:
     """Flatten the requests of claims. Raises Fatal for a claim that no node can meet."""
     slots: list[Slot] = []
@@ -123,7 +116,7 @@ def _options(
     claim: ResourceClaim,
     request: DeviceRequest,
     classes: Mapping[str, DeviceClass],
-    rules: Semantics,
+    rules: semantics.Semantics,
 ) -> Iterator[RequestOption]:
     where = f"claim {claim.key}, request {request.name}"
     if request.exactly is not None:
@@ -131,10 +124,7 @@ def _options(
         return
     if not request.first_available:
         raise Fatal(Reason.UNSUPPORTED_MODE, f"{where}: neither exactly nor firstAvailable is set")
-    if not rules.has(PRIORITIZED_LIST):
-        raise Fatal(
-            Reason.FEATURE_DISABLED, f"{where}: firstAvailable needs the feature gate {PRIORITIZED_LIST}"
-        )
+    _require(semantics.PRIORITIZED_LIST, rules, f"{where}: firstAvailable needs")
     for alternative in request.first_available:
         yield _option(at, claim, request.name, alternative, alternative.name, classes, rules)
 
@@ -146,23 +136,18 @@ def _option(
     source: DeviceSubRequest,
     alternative: str,
     classes: Mapping[str, DeviceClass],
-    rules: Semantics,
+    rules: semantics.Semantics,
 ) -> RequestOption:
     where = f"claim {claim.key}, request {request}{'/' + alternative if alternative else ''}"
-    if source.capacity is not None and not rules.has(CONSUMABLE_CAPACITY):
-        raise Fatal(
-            Reason.FEATURE_DISABLED, f"{where}: capacity requests need the feature gate {CONSUMABLE_CAPACITY}"
-        )
+    if source.capacity is not None:
+        _require(semantics.CONSUMABLE_CAPACITY, rules, f"{where}: capacity requests need")
     name = f"{request}/{alternative}" if alternative else request
     own = tuple(_selectors(f"request {name}", source, where))
     admin = source.admin_access if isinstance(source, ExactDeviceRequest) else None
-    if admin is not None and not rules.has(ADMIN_ACCESS):
-        raise Fatal(Reason.FEATURE_DISABLED, f"{where}: adminAccess needs the feature gate {ADMIN_ACCESS}")
-    if source.derived_attributes and not rules.has(DERIVED_ATTRIBUTES):
-        raise Fatal(
-            Reason.FEATURE_DISABLED,
-            f"{where}: derivedAttributes needs the feature gate {DERIVED_ATTRIBUTES}",
-        )
+    if admin is not None:
+        _require(semantics.ADMIN_ACCESS, rules, f"{where}: adminAccess needs")
+    if source.derived_attributes:
+        _require(semantics.DERIVED_ATTRIBUTES, rules, f"{where}: derivedAttributes needs")
     if not source.device_class_name:
         raise Fatal(Reason.MISSING_CLASS, f"{where}: deviceClassName is not set")
     device_class = classes.get(source.device_class_name)
@@ -198,10 +183,16 @@ def _option(
             admin=admin is True,
             derived=tuple(derived.items()),
             config=opaque_for(claim.spec.devices.config, request, alternative)
-            if rules.has(SHARING_AFFINITY)
+            if rules.has(semantics.SHARING_AFFINITY)
             else (),
         ),
     )
+
+
+def _require(gate: str, rules: semantics.Semantics, what: str) -> None:
+    """Raise Fatal where a feature gate is off. `what` needs it."""
+    if not rules.has(gate):
+        raise Fatal(Reason.FEATURE_DISABLED, f"{what} the feature gate {gate}")
 
 
 def _selectors(where: str, source: object, in_full: str, *, own: bool = True) -> Iterator[SelectorUse]:

@@ -16,17 +16,8 @@ from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.consumption import Consumption, RequestDraws, consume, request_draws
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption
 from reconciler.allocation.dra.selector_masks import evaluate_selectors, fails_to_derive
+from reconciler.api.objects import semantics
 from reconciler.api.objects.claims import DeviceToleration
-from reconciler.api.objects.semantics import (
-    BINDING_CONDITIONS,
-    COMPATIBILITY_GROUPS,
-    CONSUMABLE_CAPACITY,
-    DEVICE_STATUS,
-    PARTITIONABLE_DEVICES,
-    SHARED_CAPACITY,
-    SHARING_AFFINITY,
-    TAINTS,
-)
 from reconciler.api.objects.slices import DeviceTaint
 from reconciler.state.caches import Cache, share
 from reconciler.state.devices.affinity import CLEAN, Mode, affinity_kinds, mode_of
@@ -72,7 +63,7 @@ class RequestModes(Struct, frozen=True):
 
 def request_modes(option: RequestOption, snapshot: Snapshot, matching: Mask) -> RequestModes | None:
     """The modes of the devices in a mask (D,); None if all may be shared in any mode."""
-    kinds = affinity_kinds(snapshot.fleet) if snapshot.rules.has(SHARING_AFFINITY) else None
+    kinds = affinity_kinds(snapshot.fleet) if snapshot.rules.has(semantics.SHARING_AFFINITY) else None
     if kinds is None or not snapshot.rules.sharing or not (matching & (kinds.of >= 0)).any():
         return None
     modes = [
@@ -186,7 +177,7 @@ def _compute(option: RequestOption, snapshot: Snapshot) -> StaticMatch:
         & large_enough(option, consumption, shape)
         & taints_permit(option, everything, snapshot)
     )
-    if not rules.has(PARTITIONABLE_DEVICES):
+    if not rules.has(semantics.PARTITIONABLE_DEVICES):
         suitable &= ~draws(fleet, everything)
     asks = request_draws(option.capacity, snapshot, matching)
     if asks is not None:
@@ -217,7 +208,7 @@ def resolve(
 ) -> dict[int, Consumption | Fatal | None]:
     """What taking a device of each capacity shape (n,) consumes."""
     found: dict[int, Consumption | Fatal | None] = {}
-    if not snapshot.rules.has(CONSUMABLE_CAPACITY) or not snapshot.fleet.vocabulary.shapes.values:
+    if not snapshot.rules.has(semantics.CONSUMABLE_CAPACITY) or not snapshot.fleet.vocabulary.shapes.values:
         return found
     for code in distinct(shapes[shapes >= 0]).tolist():
         try:
@@ -243,7 +234,7 @@ def large_enough(option: RequestOption, consumption: Consumptions, shape: Codes)
 def taints_permit(option: RequestOption, rows: Rows, snapshot: Snapshot) -> Mask:
     """(n,) the request option tolerates every repelling taint of the device."""
     permitted = np.ones(len(rows), dtype=np.bool_)
-    if snapshot.rules.has(TAINTS) and snapshot.fleet.vocabulary.taints.values:
+    if snapshot.rules.has(semantics.TAINTS) and snapshot.fleet.vocabulary.taints.values:
         codes = snapshot.fleet.codes["taints"][rows]
         for code in distinct(codes[codes >= 0]).tolist():
             if not tolerated(snapshot.fleet.vocabulary.taints.values[code], option.source.tolerations):
@@ -276,16 +267,20 @@ def _disabled(topology: Topology) -> Disabled:
     fleet, rules = topology.fleet, topology.rules
     found: dict[str, Mask] = {}
     if not rules.binding_conditions:
-        gate = DEVICE_STATUS if rules.has(BINDING_CONDITIONS) else BINDING_CONDITIONS
+        gate = (
+            semantics.DEVICE_STATUS
+            if rules.has(semantics.BINDING_CONDITIONS)
+            else semantics.BINDING_CONDITIONS
+        )
         found[gate] = _waiting(fleet)
-    if not rules.has(PARTITIONABLE_DEVICES):
-        found[PARTITIONABLE_DEVICES] = draws(fleet, np.arange(fleet.size)) | _partitioned(fleet)
-    if not rules.has(SHARED_CAPACITY):
-        found[SHARED_CAPACITY] = fleet.codes["asked"] >= 0
-    if not rules.has(COMPATIBILITY_GROUPS) and fleet.exclusion is not None:
+    if not rules.has(semantics.PARTITIONABLE_DEVICES):
+        found[semantics.PARTITIONABLE_DEVICES] = draws(fleet, np.arange(fleet.size)) | _partitioned(fleet)
+    if not rules.has(semantics.SHARED_CAPACITY):
+        found[semantics.SHARED_CAPACITY] = fleet.codes["asked"] >= 0
+    if not rules.has(semantics.COMPATIBILITY_GROUPS) and fleet.exclusion is not None:
         exclusion = fleet.exclusion
         silent = (exclusion.names == 0).all(axis=2) & (exclusion.scopes >= 0)
-        found[COMPATIBILITY_GROUPS] = np.any(silent, axis=1)
+        found[semantics.COMPATIBILITY_GROUPS] = np.any(silent, axis=1)
     return {gate: mask for gate, mask in found.items() if mask.any()}
 
 
@@ -300,12 +295,12 @@ def disabled_features(topology: Topology) -> Disabled:
 def disabled_for(option: RequestOption, snapshot: Snapshot) -> Disabled:
     """The devices that need a gate that is off before they can serve a request option, by gate."""
     found = dict(disabled_features(snapshot.topology))
-    if (asking := found.pop(SHARED_CAPACITY, None)) is not None:
+    if (asking := found.pop(semantics.SHARED_CAPACITY, None)) is not None:
         # Without it such a device draws nothing: only requests for the capacity need it.
         shape = snapshot.fleet.codes["shape"]
         known = large_enough(option, resolve(option, shape, snapshot), shape)
         if (asking & ~known).any():
-            found[SHARED_CAPACITY] = asking & ~known
+            found[semantics.SHARED_CAPACITY] = asking & ~known
     return found
 
 

@@ -14,17 +14,10 @@ from kernels.domains import Counter, Even, Near
 from kernels.matching import Kind
 from kernels.types import Amounts, Mask
 from reconciler.allocation.dra.charging import Charging
+from reconciler.allocation.placement import other_pods
 from reconciler.allocation.placement.device_room import backed_resources, charging_of, share_of_held
 from reconciler.allocation.placement.filters import require_objects, tests_of
 from reconciler.allocation.placement.order import pod_preferences
-from reconciler.allocation.placement.other_pods import (
-    RESERVED,
-    Likeness,
-    Release,
-    beside_nominated,
-    release_of,
-    room_for_copies,
-)
 from reconciler.allocation.placement.pod_tests import Counters, PodQuestion, Test, nodes_passing
 from reconciler.allocation.placement.together import Together, attach_room
 from reconciler.allocation.placement.volumes import volume_supply
@@ -129,23 +122,23 @@ class Placement:
             elif isinstance(test.passed, Near | Even):
                 arrivals = True
         if reserved := self._nominated(question):
-            fitting = fitting & ~beside_nominated(question, reserved)
+            fitting = fitting & ~other_pods.beside_nominated(question, reserved)
         suiting, fitting = nodes.in_order(suiting, order), nodes.in_order(fitting, order)
         crowded = not np.array_equal(suiting, fitting)
         return NodeChoice(
             None if fitting.all() else NodeSubset(order, fitting), crowded, crowded and arrivals
         )
 
-    def likeness(self, pod: Pod) -> Likeness:
+    def likeness(self, pod: Pod) -> other_pods.Likeness:
         """Tells which pods may run on the same nodes as this one, all without allocated claims."""
-        return Likeness(pod, self._nodes.residents)
+        return other_pods.Likeness(pod, self._nodes.residents)
 
     def copies(self, pod: Pod, snapshot: Snapshot) -> Amounts | None:
         """(nodes,) how many more copies of a placed pod each node takes at most, in the order of the
         topology; None if copies must be placed one by one. Says nothing of nodes that do not suit the pod.
         """
         question = self._question(pod, (), snapshot, frozenset())
-        found = None if self._nominated(question) else room_for_copies(question)
+        found = None if self._nominated(question) else other_pods.room_for_copies(question)
         return None if found is None else self._nodes.in_order(found, snapshot.topology.order)
 
     def room(self, pod: Pod, snapshot: Snapshot, policies: Policies) -> PodRoom | None:
@@ -172,15 +165,15 @@ class Placement:
         """The room of nodes for a pod beside what devices take of it; see `charging_of`."""
         return charging_of(pod, held, snapshot, self._nodes)
 
-    def release(self, pod: Pod, held: Iterable[ResourceClaim], snapshot: Snapshot) -> Release:
+    def release(self, pod: Pod, held: Iterable[ResourceClaim], snapshot: Snapshot) -> other_pods.Release:
         """What a gated pod with all its claims needs before its gate can be removed. Raises as
         `before_binding`.
         """
         question = self._question(pod, held, snapshot, frozenset())
         require_objects(question)
         reserved = self._nominated(question)
-        kept = beside_nominated(question, reserved) if reserved else None
-        return release_of(question, kept, snapshot.topology.order)
+        kept = other_pods.beside_nominated(question, reserved) if reserved else None
+        return other_pods.release_of(question, kept, snapshot.topology.order)
 
     def together(
         self,
@@ -215,7 +208,7 @@ class Placement:
             if found and not self._nodes.in_order(suiting, order).any():
                 continue
             if reserved := self._nominated(question):
-                allowed = allowed & ~beside_nominated(question, reserved)
+                allowed = allowed & ~other_pods.beside_nominated(question, reserved)
             allowed = self._nodes.in_order(allowed, order)
             found.append((Kind(1, allowed, room.vector(question.wanted), tuple(rules)), claims, pod))
         if len(found) == 1:
@@ -396,7 +389,7 @@ class Placement:
         for test in tests_of(question):
             yield test, ~nodes_passing(test, question.counters)
         if reserved := self._nominated(question):
-            yield RESERVED, beside_nominated(question, reserved)
+            yield other_pods.RESERVED, other_pods.beside_nominated(question, reserved)
 
     def _nominated(self, question: PodQuestion) -> dict[str, list[Pod]]:
         found = self._nodes.residents.nominated(question.pod)

@@ -13,16 +13,8 @@ import numpy as np
 from kernels.fragmentation import NEVER, WHOLE, Machines, Need, Sequences, filled
 from kernels.fragmentation import Demand as KernelDemand
 from kernels.types import Amounts, Codes, Mask, Rows
+from reconciler.allocation.policies import fragmentation
 from reconciler.allocation.policies.demand import Demand
-from reconciler.allocation.policies.fragmentation import (
-    KEPT,
-    KEPT_STATES,
-    Fgd,
-    Scores,
-    States,
-    need_in,
-    scores_of,
-)
 from reconciler.allocation.policies.policy import LAST, PolicyQuestion
 from reconciler.state.caches import Cache, Recent
 from reconciler.state.devices.snapshot import Topology
@@ -55,12 +47,12 @@ class Fills:
         self._start_anew()
 
     def _start_anew(self) -> None:
-        self._states = States(self._devices)
+        self._states = fragmentation.States(self._devices)
         self._fill: list[int] = []
 
     def losses(self, now: Machines, then: Machines) -> Amounts:
         """(B,) thousandths that the sequences fill less on the machines as they would be."""
-        if len(self._states) > KEPT_STATES:
+        if len(self._states) > fragmentation.KEPT_STATES:
             self._start_anew()
         before, after = self._numbers(now), self._numbers(then)
         fresh = [at for at in dict.fromkeys([*before, *after]) if self._fill[at] == UNKNOWN]
@@ -82,11 +74,11 @@ class Fills:
         return found
 
 
-_FILLS: Cache[Topology, Recent[tuple[str, int], Fills]] = Cache(lambda _: Recent(KEPT))
+_FILLS: Cache[Topology, Recent[tuple[str, int], Fills]] = Cache(lambda _: Recent(fragmentation.KEPT))
 
 
 @dataclass(frozen=True)
-class ExpectedFill(Fgd):
+class ExpectedFill(fragmentation.Fgd):
     """Prefers the node where the replayed demand loses least."""
 
     name: str = "expected-fill"
@@ -98,10 +90,10 @@ class ExpectedFill(Fgd):
 
     def nodes(self, question: PolicyQuestion, among: Mask) -> Amounts | None:
         """See `Policy.nodes`."""
-        need = need_in(question)
+        need = fragmentation.need_in(question)
         if need is None:
             return self.partitions.nodes(question, among)
-        scores = scores_of(self.demand, question)
+        scores = fragmentation.scores_of(self.demand, question)
         places = np.flatnonzero(among)
         points = scores.of_nodes(need, places)
         if need.count:
@@ -116,7 +108,9 @@ class ExpectedFill(Fgd):
             found[places[states[places] == states[chosen]]] = -LAST  # the chosen one is the first of them
         return found
 
-    def _chosen(self, scores: Scores, need: Need, ordered: Rows, question: PolicyQuestion) -> int | None:
+    def _chosen(
+        self, scores: fragmentation.Scores, need: Need, ordered: Rows, question: PolicyQuestion
+    ) -> int | None:
         """The place with the least loss among the first of each distinct state."""
         tried = _first_of_each_state(scores, ordered)
         if len(tried) < 2:
@@ -128,14 +122,14 @@ class ExpectedFill(Fgd):
             losses = losses * (PRICE * WHOLE + scores.compiled.pressure[scores.compiled.model[tried]])
         return int(tried[losses.argmin()])
 
-    def _fills(self, scores: Scores, question: PolicyQuestion) -> Fills:
+    def _fills(self, scores: fragmentation.Scores, question: PolicyQuestion) -> Fills:
         return _FILLS.of(question.snapshot.topology).of(
             (self.demand.digest, self.seed),
             lambda: Fills(scores.compiled.shapes, scores.nodes.rows.shape[1], self.seed),
         )
 
 
-def _first_of_each_state(scores: Scores, ordered: Rows) -> Rows:
+def _first_of_each_state(scores: fragmentation.Scores, ordered: Rows) -> Rows:
     """(K,) the first places whose states differ, whatever the order of their devices."""
     states, seen, found = scores.nodes.states, set(), []
     numbers = scores.nodes.of_node[ordered].tolist()

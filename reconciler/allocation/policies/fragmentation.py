@@ -14,15 +14,7 @@ from kernels.fragmentation import NEVER, Machines, Need, compile_demand, points
 from kernels.groups import distinct
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.candidates import Candidates
-from reconciler.allocation.policies.compiled_demand import (
-    CompiledDemand,
-    compile_for,
-    device_rows,
-    largest,
-    left_of,
-    need_of,
-    taking,
-)
+from reconciler.allocation.policies import compiled_demand
 from reconciler.allocation.policies.demand import Demand
 from reconciler.allocation.policies.least_loss import LeastLoss
 from reconciler.allocation.policies.policy import (
@@ -80,7 +72,7 @@ class NodeStates:
     """The number of the state of each of N nodes. Valid for one topology and one set of models."""
 
     def __init__(self, model: Codes, snapshot: Snapshot) -> None:
-        self.rows = device_rows(snapshot)
+        self.rows = compiled_demand.device_rows(snapshot)
         """(N, G)"""
         self._model = model
         self._place_of = snapshot.topology.place_of
@@ -118,7 +110,9 @@ class NodeStates:
         present = rows >= 0
         free = np.zeros(rows.shape, dtype=np.int64)
         flat = rows[present]
-        free[present] = np.where(snapshot.occupancy.free[flat], left_of((), flat, snapshot), 0)
+        free[present] = np.where(
+            snapshot.occupancy.free[flat], compiled_demand.left_of((), flat, snapshot), 0
+        )
         self._free[places] = free
         for place, of_place in zip(places.tolist(), free, strict=True):
             self.of_node[place] = self.states.number(
@@ -148,7 +142,7 @@ class Scores:
     """Remembers the points of every state that was judged. Valid for one topology and one demand."""
 
     def __init__(self, demand: Demand, snapshot: Snapshot) -> None:
-        self.compiled: CompiledDemand = compile_for(demand, snapshot)
+        self.compiled: compiled_demand.CompiledDemand = compiled_demand.compile_for(demand, snapshot)
         self.nodes = NodeStates(self.compiled.model, snapshot)
         self._tables = compile_demand(self.compiled.typical())
         self._points: Recent[Need, Points] = Recent(NEEDS)
@@ -235,10 +229,10 @@ class Fgd:
 def need_in(question: PolicyQuestion) -> Need | None:
     """What the claims and their pod need; None for claims of partitions."""
     snapshot = question.snapshot
-    option = largest(question.parsed.slots, snapshot)
-    if option is not None and not taking(option, snapshot).plain:
+    option = compiled_demand.largest(question.parsed.slots, snapshot)
+    if option is not None and not compiled_demand.taking(option, snapshot).plain:
         return None
-    return need_of(option, question.pod.cores if question.pod is not None else 0, snapshot)
+    return compiled_demand.need_of(option, question.pod.cores if question.pod is not None else 0, snapshot)
 
 
 def scores_of(demand: Demand, question: PolicyQuestion) -> Scores:

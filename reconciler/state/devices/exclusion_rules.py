@@ -20,17 +20,10 @@ from kernels.types import Bits, Codes, Mask
 from reconciler.api.objects.meta import PoolID
 from reconciler.api.objects.semantics import COMPATIBILITY_GROUPS, GroupMode, Semantics
 from reconciler.api.objects.slices import Device
+from reconciler.state.devices import exclusion_pairs
 from reconciler.state.devices.counters import PoolCounters
 from reconciler.state.devices.encoding.block import Block
 from reconciler.state.devices.encoding.vocabulary import Vocabulary
-from reconciler.state.devices.exclusion_pairs import (
-    Conflict,
-    Problem,
-    conflicts_apart,
-    evaluate,
-    judged_pairs,
-    scopes_apart,
-)
 
 
 class Mark(NamedTuple):
@@ -162,7 +155,7 @@ class PoolExclusion(Struct, frozen=True):
     """(n, K, V) marks that the device meets"""
     mode: GroupMode
     """How compatibility groups are compared"""
-    problems: tuple[Problem, ...]
+    problems: tuple[exclusion_pairs.Problem, ...]
 
     def equals(self, other: "PoolExclusion") -> bool:
         """Whether the same devices can be held together."""
@@ -188,10 +181,12 @@ def compile_exclusion(
     if not any(block.exclusive for block in blocks):
         return None
     devices = [device for block in blocks for device in block.source().spec.devices]
-    pairs = judged_pairs(blocks, counters, everywhere=rules.exclusion_scope(pool.driver) == "pool")
-    stated, problems = evaluate(pool, blocks, devices, pairs, vocabulary)
-    conflicts = conflicts_apart(stated, pairs)
-    apart = scopes_apart(conflicts, pairs.place)
+    pairs = exclusion_pairs.judged_pairs(
+        blocks, counters, everywhere=rules.exclusion_scope(pool.driver) == "pool"
+    )
+    stated, problems = exclusion_pairs.evaluate(pool, blocks, devices, pairs, vocabulary)
+    conflicts = exclusion_pairs.conflicts_apart(stated, pairs)
+    apart = exclusion_pairs.scopes_apart(conflicts, pairs.place)
     scopes = _with_apart(pairs.sets, apart, len(counters.sets))
     size = max(len(counters.sets), int(scopes.max(initial=-1)) + 1)
     on = rules.has(COMPATIBILITY_GROUPS)
@@ -224,7 +219,7 @@ def _with_apart(sets: Codes, apart: Codes, first: int) -> Codes:
     return np.concatenate([sets, last[:, None]], axis=1)
 
 
-def _apart(conflict: Conflict, apart: Codes, scopes: Codes) -> Mark:
+def _apart(conflict: exclusion_pairs.Conflict, apart: Codes, scopes: Codes) -> Mark:
     """The mark of a conflict; it counts in the last column only."""
     asks, meets = np.zeros(scopes.shape, dtype=np.bool_), np.ones(scopes.shape, dtype=np.bool_)
     asks[:, -1] = conflict.by & (apart >= 0)

@@ -6,14 +6,9 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from reconciler.api.objects import semantics
 from reconciler.api.objects.claims import AllocatedDevice, Allocation, opaque_for
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
-from reconciler.api.objects.semantics import (
-    CONSUMABLE_CAPACITY,
-    SHARED_CAPACITY,
-    SHARING_AFFINITY,
-    Semantics,
-)
 from reconciler.state.caches import Forkable
 from reconciler.state.devices.counters import Finer, PoolCounters
 from reconciler.state.devices.encoding.block import Block
@@ -125,11 +120,11 @@ def _sum(*amounts: Mapping[str, int]) -> dict[str, int]:
 class Ledger(Forkable):
     """Holds by claim and by device. It stores names only, so changes of slices do not affect it."""
 
-    def __init__(self, rules: Semantics) -> None:
-        self._sharing = rules.has(CONSUMABLE_CAPACITY)
-        self.locks = rules.has(SHARING_AFFINITY)
+    def __init__(self, rules: semantics.Semantics) -> None:
+        self._sharing = rules.has(semantics.CONSUMABLE_CAPACITY)
+        self.locks = rules.has(semantics.SHARING_AFFINITY)
         """Whether configurations lock devices"""
-        self.records_draws = rules.has(SHARED_CAPACITY)
+        self.records_draws = rules.has(semantics.SHARED_CAPACITY)
         """Whether results say what their devices draw"""
         self._recorded: dict[DeviceID, dict[str, list[Mapping[tuple[str, str], int]]]] = {}
         """Device -> uid of a claim -> what its results say"""

@@ -7,17 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from kernels.types import Amounts, Mask
+from reconciler.api.objects import storage
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject, ObjectKey
-from reconciler.api.objects.storage import (
-    SELECTED_NODE,
-    CSINode,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-    Volume,
-    VolumeAttachment,
-)
 from reconciler.state.nodes.labels import widened
 from reconciler.state.volumes.objects import (
     DRIVER_OF,
@@ -46,7 +38,7 @@ Use = ObjectKey | Disk
 """What a pod uses: a claim or a disk"""
 
 
-def disks_of(volume: Volume) -> tuple[tuple[Disk, bool], ...]:
+def disks_of(volume: storage.Volume) -> tuple[tuple[Disk, bool], ...]:
     """The disks of a volume, each with whether the pod only reads it. Source: VOL-2."""
     if (gce := volume.gce_persistent_disk) is not None:
         return ((Disk("gcePersistentDisk", gce.pd_name), gce.read_only),)
@@ -183,10 +175,10 @@ class Promised:
     def changed(self, before: ApiObject | None, after: ApiObject | None) -> None:
         """A storage object changed."""
         for thing in (before, after):
-            if isinstance(thing, PersistentVolumeClaim):
+            if isinstance(thing, storage.PersistentVolumeClaim):
                 self._update(thing.key)
 
-    def claims(self, *, but: Collection[ObjectKey]) -> Iterator[tuple[PersistentVolumeClaim, str]]:
+    def claims(self, *, but: Collection[ObjectKey]) -> Iterator[tuple[storage.PersistentVolumeClaim, str]]:
         """The claims of other pods than `but`, each with the node of such a pod."""
         for key in self._claims:
             node = self._uses.awaiting(key, but=but)
@@ -200,7 +192,7 @@ class Promised:
     def _update(self, key: ObjectKey) -> None:
         claim = self._objects.claims.get(key)
         open_yet = claim is not None and not claim.spec.volume_name
-        selected = claim is not None and SELECTED_NODE in claim.metadata.annotations
+        selected = claim is not None and storage.SELECTED_NODE in claim.metadata.annotations
         waits = open_yet and not selected and bool(self._uses.nodes_using(key))
         if not waits:
             self._claims.pop(key, None)
@@ -253,17 +245,17 @@ class Attached:
         using = self._uses.nodes_using
         for thing in (before, after):
             match thing:
-                case CSINode():
+                case storage.CSINode():
                     self._stale.add(thing.key.name)
-                case VolumeAttachment():
+                case storage.VolumeAttachment():
                     self._stale.add(thing.spec.node_name)
-                case PersistentVolumeClaim():
+                case storage.PersistentVolumeClaim():
                     self._stale.update(using(thing.key))
-                case PersistentVolume():
+                case storage.PersistentVolume():
                     for key in self._objects.claims_of.get(thing.key.name, ()):
                         self._stale.update(using(key))
                     self._stale.update(self._objects.nodes_of.get(thing.key.name, ()))
-                case StorageClass():
+                case storage.StorageClass():
                     self._stale.update(self._rows)
 
     def limit(self, driver: str) -> Amounts:
@@ -313,7 +305,7 @@ class Attached:
                 found |= self.volumes_of(pod)
         return frozenset(found)
 
-    def _identified(self, pod: Pod, volume: Volume) -> VolumeID | None:
+    def _identified(self, pod: Pod, volume: storage.Volume) -> VolumeID | None:
         claim = self._objects.claim_of(pod, volume)
         if claim is None:
             found = inline_id(volume)

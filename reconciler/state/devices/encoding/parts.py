@@ -6,15 +6,9 @@ from zlib import DEFLATED, MAX_WBITS, compressobj, decompressobj
 
 import numpy as np
 
+from reconciler.api.objects import slices
 from reconciler.api.objects.quantity import ZERO
 from reconciler.api.objects.semantics import LIST_ATTRIBUTES, SHARED_CAPACITY, Semantics
-from reconciler.api.objects.slices import (
-    Counter,
-    CounterConsumption,
-    CounterSet,
-    DeviceAttribute,
-    DeviceCapacity,
-)
 from reconciler.state.caches import Recent
 from reconciler.state.devices.encoding.vocabulary import (
     Asked,
@@ -174,7 +168,7 @@ class Encoder:
         return self._headers.setdefault(header, header)
 
     def attributes(
-        self, described: Sequence[Mapping[str, DeviceAttribute]], driver: str
+        self, described: Sequence[Mapping[str, slices.DeviceAttribute]], driver: str
     ) -> tuple[Sequence[NamedCodes], Sequence[int]]:
         """The attributes of the devices of a slice, and which devices CEL cannot evaluate (CEL-6)."""
         rows_of: dict[tuple[str, ...], list[int]] = {}
@@ -197,14 +191,14 @@ class Encoder:
 
     def _codes(
         self,
-        values: Sequence[DeviceAttribute],
+        values: Sequence[slices.DeviceAttribute],
         interner: Interner[Value],
         rows: Sequence[int],
         unreadable: set[int],
     ) -> Sequence[int]:
         """The codes of values of any type. Adds to `unreadable` the rows that CEL cannot evaluate."""
         codes: list[int] = []
-        before: DeviceAttribute | None = None
+        before: slices.DeviceAttribute | None = None
         code, is_fine = -1, False
         for row, value in zip(rows, values, strict=True):
             if value != before:
@@ -218,7 +212,9 @@ class Encoder:
                 unreadable.add(row)
         return codes
 
-    def capacity(self, capacity: Mapping[str, DeviceCapacity], driver: str, asked: int = -1) -> Capacity:
+    def capacity(
+        self, capacity: Mapping[str, slices.DeviceCapacity], driver: str, asked: int = -1
+    ) -> Capacity:
         """The capacity of a device of a driver. `asked` is that of its `DeviceDraws`."""
         asked = asked if self._requests_draw else -1
         own = [(key, one.value.nanos, one.request_policy) for key, one in capacity.items()]
@@ -239,7 +235,7 @@ class Encoder:
             known = self._capacity.put(key, Capacity(names, tuple(codes.values()), code))
         return known
 
-    def consumption(self, consumed: Sequence[CounterConsumption], driver: str) -> DeviceDraws:
+    def consumption(self, consumed: Sequence[slices.CounterConsumption], driver: str) -> DeviceDraws:
         """The draws of a device of a driver. Several draws from one set are added."""
         if not consumed:
             return NOTHING_CONSUMED
@@ -274,7 +270,7 @@ class Encoder:
             known = self._consumption.put((driver, key), made)
         return known
 
-    def published(self, sets: Sequence[CounterSet]) -> int:
+    def published(self, sets: Sequence[slices.CounterSet]) -> int:
         """The code of the counter sets that a slice publishes; -1 for none."""
         if not sets:
             return -1
@@ -311,7 +307,7 @@ class Encoder:
         return self._columns.setdefault(names, names)
 
 
-def _drawn(counter: Counter) -> int | str:
+def _drawn(counter: slices.Counter) -> int | str:
     """The billionths that a device draws, or the capacity of which its request says them."""
     if "value" in counter:
         return counter["value"].nanos

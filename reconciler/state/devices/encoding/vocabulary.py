@@ -7,15 +7,10 @@ from functools import lru_cache
 from threading import Lock
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
+from reconciler.api.objects import slices
 from reconciler.api.objects.quantity import NANO, Quantity
 from reconciler.api.objects.selectors import NodeSelector, NodeSelectorRequirement
 from reconciler.api.objects.semver import Semver
-from reconciler.api.objects.slices import (
-    CapacityPolicy,
-    DeviceAttribute,
-    DeviceTaint,
-    NodeAllocatableResource,
-)
 from reconciler.errors import Rejected
 
 T = TypeVar("T")
@@ -178,7 +173,7 @@ Amounts = tuple[tuple[str, int], ...]
 """Counters with billionths, sorted"""
 
 
-Policies = tuple[tuple[str, CapacityPolicy], ...]
+Policies = tuple[tuple[str, slices.CapacityPolicy], ...]
 """Counters with what requests can have of them, sorted"""
 
 
@@ -194,7 +189,7 @@ class CapacitySlot(NamedTuple):
 
     key: str
     value: Quantity
-    policy: CapacityPolicy | None
+    policy: slices.CapacityPolicy | None
     drawn: bool = False
     """Whether the device does not have it, but draws it from a counter (SCC-1)"""
 
@@ -232,7 +227,7 @@ class NodeUse(NamedTuple):
         return self.capacity is not None or self.times > 0
 
 
-def node_uses(resources: Mapping[str, NodeAllocatableResource], driver: str) -> tuple[NodeUse, ...]:
+def node_uses(resources: Mapping[str, slices.NodeAllocatableResource], driver: str) -> tuple[NodeUse, ...]:
     """How a device uses the resources of its node, by their names. Negative amounts count as zero."""
     found = []
     for resource, use in sorted(resources.items()):
@@ -268,7 +263,7 @@ class Vocabulary:
         self.nodes: Interner[str] = Interner()
         self.selectors: Interner[NodeSelector] = Interner()
         self.selector_index = SelectorIndex(self.selectors)
-        self.taints: Interner[tuple[DeviceTaint, ...]] = Interner()
+        self.taints: Interner[tuple[slices.DeviceTaint, ...]] = Interner()
         self.shapes: Interner[tuple[CapacitySlot, ...]] = Interner()
         self.bindings: Interner[Binding] = Interner()
         self.operations: Interner[tuple[str, ...]] = Interner()
@@ -330,7 +325,7 @@ def spellings(key: str, driver: str) -> tuple[str, ...]:
     return (full, name.id) if name.domain == driver else (full,)
 
 
-def value_of(attribute: DeviceAttribute) -> tuple[Hashable, Value, bool]:
+def value_of(attribute: slices.DeviceAttribute) -> tuple[Hashable, Value, bool]:
     """A key, the value for CEL, and whether CEL can evaluate the device at all (CEL-6).
 
     The key is the string itself, or `(type, value)`: strings are most, and often as many as devices. If CEL
