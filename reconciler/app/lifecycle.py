@@ -139,7 +139,7 @@ async def _spare_the_collector(intake: Intake) -> None:
         starting = True
         while starting:
             await asyncio.sleep(FREEZE_SECONDS)
-            starting = not intake.listed.is_set() or intake.store.supply.unbuilt
+            starting = not intake.listed.is_set() or intake.store.supply.inventory.unbuilt
             if not starting or gc.get_count()[1] >= GROWN:
                 gc.freeze()  # without a collection, which would walk it once more
         seen, spent, clock = 0, 0.0, asyncio.get_running_loop().time

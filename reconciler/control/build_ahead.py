@@ -23,7 +23,7 @@ async def build_ahead(store: Store) -> None:
     async with _turns.setdefault(store, asyncio.Lock()) if turn is None else turn:
         if store.is_current:
             return
-        while store.supply.build_ahead(POOLS):  # noqa: ASYNC110 - only lets other tasks run
+        while store.supply.inventory.build_ahead(POOLS):  # noqa: ASYNC110 - only lets other tasks run
             await asyncio.sleep(0)
         assembly = store.supply.assembly()
         if assembly is not None:

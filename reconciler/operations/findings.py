@@ -105,7 +105,7 @@ class DoctorSchedule:
 
     def _notices(self, findings: Sequence[Finding]) -> Iterator[Notice]:
         names = [one["object"].removeprefix("ResourceSlice ") for one in findings]
-        slices = [block.source() for block in self._store.supply.blocks if block.name in names]
+        slices = [block.source() for block in self._store.supply.inventory.all_blocks if block.name in names]
         uids = {one.key.name: one.metadata.uid for one in slices}
         for name, one in zip(names, findings, strict=True):
             if name in uids:

@@ -65,10 +65,18 @@ class Cache(Generic[O_contra, V]):
         # If two threads derive the value at once, both use the one that was stored first.
         return values.setdefault(self, self._derive(owner))
 
+    __call__ = of
+    """A function that was made a cache is called as before"""
+
 
 def share(value: V) -> V:
     """The same value for the fork. Only for immutable values."""
     return value
+
+
+def derived(derive: Callable[[O_contra], V]) -> Cache[O_contra, V]:
+    """Makes a function a cache of its values, which are immutable: forks of the owner share them."""
+    return Cache(derive, on_fork=share)
 
 
 S = TypeVar("S")

@@ -27,18 +27,7 @@ class Delta(Struct, frozen=True):
     def __or__(self, other: "Delta") -> "Delta":
         if other is self or other is NOTHING:
             return self
-        if self is NOTHING:
-            return other
-        return Delta(
-            claims=self.claims | other.claims,
-            pods=self.pods | other.pods,
-            freed=self.freed | other.freed,
-            classes=self.classes | other.classes,
-            supply=self.supply or other.supply,
-            devices=self.devices | other.devices,
-            shares=self.shares | other.shares,
-            allocated=self.allocated | other.allocated,
-        )
+        return other if self is NOTHING else Delta.of((self, other))
 
     @staticmethod
     def of(parts: Sequence["Delta"]) -> "Delta":

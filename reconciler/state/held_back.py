@@ -3,7 +3,6 @@
 Without nominations nothing is computed.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
@@ -15,6 +14,7 @@ from kernels.groups import distinct
 from kernels.types import Rows
 from reconciler.api.objects.meta import DeviceID
 from reconciler.errors import Rejected
+from reconciler.state.caches import Recent
 from reconciler.state.devices.exclusion import ScopeOccupancy
 from reconciler.state.devices.occupancy import LONGEST_TRAIL, Occupancy, Trail
 from reconciler.state.devices.snapshot import Snapshot, Topology
@@ -30,8 +30,7 @@ class HeldBack:
     """
 
     def __init__(self, nominations: Sequence[Nomination], topology: Topology) -> None:
-        self._topology, self._fleet = topology, topology.fleet
-        self._by_driver = any(place.drivers for one in nominations for place in one.places)
+        self._fleet = topology.fleet
         self._held_for = {
             row: str(one)
             for one in nominations
@@ -43,10 +42,6 @@ class HeldBack:
         self._base: Trail | None = None
         self._serial = 0
         self._affected: Rows = self._rows
-
-    def follows(self, snapshot: Snapshot) -> bool:
-        """Whether a snapshot has the fleet of this one, and the nodes if these count."""
-        return snapshot.topology is self._topology or (snapshot.fleet is self._fleet and not self._by_driver)
 
     def of(self, snapshot: Snapshot, version: int) -> Snapshot:
         """A snapshot in which the nominated devices are held; the same one if none of them exists."""
@@ -105,8 +100,8 @@ def _of_drivers(nomination: Nomination, topology: Topology) -> Iterator[DeviceID
                 yield from (device for device in ids if device.driver in place.drivers)
 
 
-KEPT = 8
-"""Most sets of nominations that are followed. Most decisions have none of their own, so they share one."""
+KEPT = 4
+"""Sets of nominations that are followed, at least. Most decisions have none of their own: they share one."""
 
 
 class Reserved:
@@ -114,7 +109,9 @@ class Reserved:
 
     def __init__(self, nominations: Nominations) -> None:
         self.nominations = nominations
-        self._followed: OrderedDict[tuple[Nomination, ...], HeldBack] = OrderedDict()
+        self._followed: Recent[tuple[Nomination, ...], HeldBack] = Recent(KEPT)
+        self._topology: Topology | None = None
+        """That of the followers"""
         self._made: dict[tuple[Nomination, ...], Snapshot] = {}
         self._made_of = -1
 
@@ -127,6 +124,7 @@ class Reserved:
         if not self.nominations:
             self._made.clear()
             self._followed.clear()
+            self._topology = None
 
     def snapshot(self, base: Snapshot, own: frozenset[Nominee], next_version: Callable[[], int]) -> Snapshot:
         """A snapshot as a decision for `own` sees it. Equal states have one version."""
@@ -138,16 +136,9 @@ class Reserved:
             return base
         found = self._made.get(others)
         if found is None:
-            found = self._made[others] = self._follower(others, base).of(base, next_version())
-        return found
-
-    def _follower(self, others: tuple[Nomination, ...], base: Snapshot) -> HeldBack:
-        if any(not known.follows(base) for known in self._followed.values()):
-            self._followed.clear()  # all are of an earlier topology
-        found = self._followed.get(others)
-        if found is None:
-            found = self._followed[others] = HeldBack(others, base.topology)
-            if len(self._followed) > KEPT:
-                self._followed.popitem(last=False)
-        self._followed.move_to_end(others)
+            if self._topology is not base.topology:
+                self._followed.clear()
+                self._topology = base.topology
+            follower = self._followed.of(others, lambda: HeldBack(others, base.topology))
+            found = self._made[others] = follower.of(base, next_version())
         return found

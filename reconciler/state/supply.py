@@ -1,6 +1,6 @@
 """What there is to give: slices, classes, nodes and taint rules, and the fleet and topology made of them."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -10,7 +10,6 @@ from reconciler.api.objects.meta import DeviceID, PoolID
 from reconciler.api.objects.semantics import NODE_ALLOCATABLE, TAINT_RULES, TAINTS, Semantics
 from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
 from reconciler.state.devices.assembly import Layout
-from reconciler.state.devices.encoding.block import Block
 from reconciler.state.devices.encoding.vocabulary import NodeUse
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.inventory import Assembled, Assembly, Inventory
@@ -44,19 +43,9 @@ class Supply:
     # -- reading
 
     @property
-    def blocks(self) -> Collection[Block]:
-        """All slices, encoded."""
-        return self.inventory.all_blocks
-
-    @property
     def slices(self) -> Sequence[ResourceSlice]:
         """All slices. Each is decoded when asked for: read those of a large fleet in a thread."""
         return self.inventory.slices
-
-    @property
-    def stating_elsewhere(self) -> tuple[tuple[str, str], ...]:
-        """(name, driver) of slices of other shards whose devices say `compatibleOnlyWith`."""
-        return self.inventory.stating_elsewhere
 
     @property
     def taint_rules(self) -> Iterable[DeviceTaintRule]:
@@ -104,15 +93,6 @@ class Supply:
         return self.inventory.vocabulary.mapped.values[code] if code >= 0 else ()
 
     # -- joining
-
-    @property
-    def unbuilt(self) -> bool:
-        """Whether pools have to be built before the next snapshot."""
-        return self.inventory.unbuilt
-
-    def build_ahead(self, pools: int) -> bool:
-        """Do part of the work of the next snapshot; return whether any pool had to be built."""
-        return self.inventory.build_ahead(pools)
 
     def assembly(self) -> Assembly | None:
         """The work of joining all pools to a fleet, if that takes long; None if the next snapshot may do it.

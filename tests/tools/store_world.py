@@ -384,7 +384,7 @@ def run(rules: Semantics, events: list[Event], ahead: list[int] | None = None) -
         if not isinstance(event, int):
             happen(store, world, event, kept)
         for _ in range(steps):
-            store.supply.build_ahead(1)
+            store.supply.inventory.build_ahead(1)
     afresh = world.afresh(rules)
     assert picture(store.snapshot()) == expected(world, afresh)
     assert holders(store) == holders(afresh)

@@ -25,7 +25,7 @@ from reconciler.allocation.dra.result import PlainPlans, has_special_fields
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted
 from reconciler.errors import Rejected
-from reconciler.state.caches import Cache, share
+from reconciler.state.caches import derived
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.snapshot import Snapshot, View
 
@@ -224,7 +224,7 @@ def _is_entangled(rows: Rows, snapshot: Snapshot) -> bool:
 
 def _is_simple(sets: Codes, fleet: Fleet) -> bool:
     """Whether devices with the counter sets (n, K) draw from one set each, whose devices are on one node."""
-    return not (sets[:, 1:] >= 0).any() and bool((_NODE_OF_SET.of(fleet)[sets[sets >= 0]] >= 0).all())
+    return not (sets[:, 1:] >= 0).any() and bool((_node_of_set(fleet)[sets[sets >= 0]] >= 0).all())
 
 
 def _joined(
@@ -251,13 +251,11 @@ def _joined(
 _NONE = np.zeros(0, dtype=np.intp)
 
 
+@derived
 def _node_of_set(fleet: Fleet) -> Codes:
     """(S,) the node that all devices of a counter set belong to; -1 if there are several or none."""
     rows, ks = np.nonzero(fleet.sets >= 0)
     return group_code(fleet.codes["node"][rows], fleet.sets[rows, ks].astype(np.intp), len(fleet.totals))
-
-
-_NODE_OF_SET = Cache(_node_of_set, on_fork=share)
 
 
 def allocate_batch(

@@ -23,7 +23,7 @@ from reconciler.allocation.dra.result import PlainPlans, has_special_fields
 from reconciler.allocation.dra.selector_masks import is_overspent, is_quick
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.plan import Plan
-from reconciler.state.caches import Cache, Recent, share
+from reconciler.state.caches import Cache, Recent, derived
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.snapshot import Snapshot, Topology, View
 
@@ -132,7 +132,7 @@ def _plain_option(
         available=available,
         codes=codes,
         plans=PlainPlans(claim, [option], snapshot),
-        entangled=_ENTANGLED.of(fleet),
+        entangled=_entangled(fleet),
         special=has_special_fields(fleet, slice(None)),
     )
 
@@ -142,19 +142,17 @@ def entangled(view: View) -> Mask | None:
 
     None if the fleet has none.
     """
-    found = _ENTANGLED.of(view.fleet)
+    found = _entangled(view.fleet)
     return None if found is None else view.of(found)
 
 
+@derived
 def _entangled(fleet: Fleet) -> Mask | None:
     """(D,) the same for the whole fleet."""
     found: Mask = fleet.shared | (fleet.sets >= 0).any(axis=1)
     if fleet.exclusion is not None:
         found = found | fleet.exclusion.bound
     return found if found.any() else None
-
-
-_ENTANGLED = Cache(_entangled, on_fork=share)
 
 
 class _OptionCounts(Struct):

@@ -22,7 +22,7 @@ from reconciler.api.objects.claims import (
 from reconciler.api.objects.plan import LaterPlan, Plan, Reason
 from reconciler.api.objects.selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from reconciler.api.objects.semantics import SHARED_CAPACITY
-from reconciler.state.caches import Cache, share
+from reconciler.state.caches import Cache, derived
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.snapshot import Snapshot, View
 
@@ -82,7 +82,7 @@ class PlainPlans:
             allocation = self._allocation(view, rows, selector)
             return Plan(key, metadata.uid, metadata.resource_version, node, allocation)
         devices = tuple([view.fleet.id_of(row) for row in chain.from_iterable(rows)])
-        make, selector = self._allocation, _PINNED.of(view)
+        make, selector = self._allocation, pinned_to_node(view)
         return LaterPlan.of(
             key, metadata.uid, metadata.resource_version, node, devices, make, view, rows, selector
         )
@@ -98,7 +98,7 @@ class PlainPlans:
 
 def has_special_fields(fleet: Fleet, rows: Rows | Sequence[int] | slice) -> bool:
     """Whether the result of some device has more fields than names."""
-    marked = _SPECIAL.of(fleet)
+    marked = _special(fleet)
     return marked is not None and bool(marked[rows].any())
 
 
@@ -116,7 +116,7 @@ def _devices(
 ) -> list[AllocatedDevice]:
     """The results."""
     fleet, found = snapshot.fleet, []
-    marked = _SPECIAL.of(fleet)
+    marked = _special(fleet)
     candidates, common = None, dict[str, Any]()
     for choice in choices:
         if choice.candidates is not candidates:
@@ -166,7 +166,7 @@ def _special_fields(
         amounts = choice.candidates.takes(choice.at)
         if amounts is not None:
             fields["consumed_capacity"] = dict(amounts.taken)
-    if snapshot.rules.has(SHARED_CAPACITY) and _ASKED_TOGETHER.of(fleet)[row]:
+    if snapshot.rules.has(SHARED_CAPACITY) and _asked_together(fleet)[row]:
         requested = choice.candidates.option.capacity
         fields["consumed_counters"] = consumed_counters(requested, row, snapshot)
     operations = int(fleet.codes["operations"][row])
@@ -175,22 +175,20 @@ def _special_fields(
     return fields
 
 
+@derived
 def _special(fleet: Fleet) -> Mask | None:
     """(D,) devices whose results have more fields than names; None if there are none."""
     found: Mask = fleet.shared | (fleet.codes["binding"] >= 0) | (fleet.codes["operations"] >= 0)
-    found |= _ASKED_TOGETHER.of(fleet)
+    found |= _asked_together(fleet)
     return found if found.any() else None
 
 
+@derived
 def _asked_together(fleet: Fleet) -> Mask:
     """(D,) devices that draw from a counter set of which requests say how much some device draws."""
     sets = fleet.sets[fleet.codes["asked"] >= 0]
     found: Mask = np.any(np.isin(fleet.sets, distinct(sets[sets >= 0])), axis=1)
     return found
-
-
-_SPECIAL = Cache(_special, on_fork=share)
-_ASKED_TOGETHER = Cache(_asked_together, on_fork=share)
 
 
 def _configs(claim: ResourceClaim, used: Sequence[RequestOption], *, old: bool) -> list[AllocatedConfig]:
@@ -234,7 +232,7 @@ def _node_selector(view: View, rows: Iterable[int]) -> NodeSelector | None:
     expressions: list[NodeSelectorRequirement] = []
     for row in rows:
         if fleet.codes["node"].item(row) >= 0 or fleet.binds.item(row):
-            return _PINNED.of(view)
+            return pinned_to_node(view)
         code = fleet.codes["selector"].item(row)
         if code < 0:
             continue
@@ -268,15 +266,8 @@ def _merge(into: list[NodeSelectorRequirement], new: Sequence[NodeSelectorRequir
             into.append(requirement)
 
 
-def _pinned(view: View) -> NodeSelector:
+@Cache
+def pinned_to_node(view: View) -> NodeSelector:
     """Selects the node by its name. Cached: most allocations on a node share it."""
     requirement = NodeSelectorRequirement(key="metadata.name", operator="In", values=(view.node.name,))
     return NodeSelector(node_selector_terms=(NodeSelectorTerm(match_fields=(requirement,)),))
-
-
-_PINNED = Cache(_pinned)
-
-
-def pinned_to_node(view: View) -> NodeSelector:
-    """The selector of an allocation with a device that belongs to the node."""
-    return _PINNED.of(view)

@@ -63,9 +63,10 @@ class ExclusionState(Struct, frozen=True):
 
 def exclusion_columns(view: View) -> ExclusionColumns | None:
     """The columns of a view; None if none of its devices can be excluded."""
-    return _COLUMNS.of(view) if view.fleet.exclusion is not None else None
+    return _columns(view) if view.fleet.exclusion is not None else None
 
 
+@Cache
 def _columns(view: View) -> ExclusionColumns | None:
     exclusion = view.fleet.exclusion
     assert exclusion is not None
@@ -82,9 +83,6 @@ def _columns(view: View) -> ExclusionColumns | None:
         bound=bound,
         used=used.astype(np.intp),
     )
-
-
-_COLUMNS = Cache(_columns)
 
 
 def begin_exclusion(
@@ -171,7 +169,9 @@ def set_up(parsed: ParsedClaims, view: View, snapshot: Snapshot) -> NodeProblem:
 _NO_SETS = invert(np.zeros(0, dtype=np.int32), 0)
 
 
-def _layout(view: View) -> NodeLayout:
+@Cache
+def layout_of(view: View) -> NodeLayout:
+    """The counter sets of the devices of a view."""
     fleet = view.fleet
     sets = view.of(fleet.sets)
     shared = view.of(fleet.shared) & view.rules.sharing
@@ -186,14 +186,6 @@ def _layout(view: View) -> NodeLayout:
         by_set=invert(local, len(used)),
         used=used.astype(np.intp),
     )
-
-
-_LAYOUT = Cache(_layout)
-
-
-def layout_of(view: View) -> NodeLayout:
-    """The counter sets of the devices of a view. Cached by view."""
-    return _LAYOUT.of(view)
 
 
 _CONSTRAINTS: Cache[View, dict[tuple[object, ...], Constraint]] = Cache(lambda _: {})

@@ -19,7 +19,7 @@ from reconciler.allocation.dra.selector_masks import evaluate_selectors, fails_t
 from reconciler.api.objects import semantics
 from reconciler.api.objects.claims import DeviceToleration
 from reconciler.api.objects.slices import DeviceTaint
-from reconciler.state.caches import Cache, share
+from reconciler.state.caches import Cache, derived
 from reconciler.state.devices.affinity import CLEAN, Mode, affinity_kinds, mode_of
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.occupancy import Occupancy
@@ -263,7 +263,9 @@ Disabled = Mapping[str, Mask]
 """Feature gate that is off -> (D,) the devices that need it; only gates that some device needs"""
 
 
-def _disabled(topology: Topology) -> Disabled:
+@derived
+def disabled_features(topology: Topology) -> Disabled:
+    """The devices that need a gate that is off, by gate."""
     fleet, rules = topology.fleet, topology.rules
     found: dict[str, Mask] = {}
     if not rules.binding_conditions:
@@ -282,14 +284,6 @@ def _disabled(topology: Topology) -> Disabled:
         silent = (exclusion.names == 0).all(axis=2) & (exclusion.scopes >= 0)
         found[semantics.COMPATIBILITY_GROUPS] = np.any(silent, axis=1)
     return {gate: mask for gate, mask in found.items() if mask.any()}
-
-
-_DISABLED = Cache(_disabled, on_fork=share)
-
-
-def disabled_features(topology: Topology) -> Disabled:
-    """The devices that need a gate that is off, by gate."""
-    return _DISABLED.of(topology)
 
 
 def disabled_for(option: RequestOption, snapshot: Snapshot) -> Disabled:

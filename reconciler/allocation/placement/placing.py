@@ -30,7 +30,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan, Reason
 from reconciler.api.objects.selectors import NodeSelector
 from reconciler.errors import Rejected, Unlisted
-from reconciler.state.caches import Cache, share
+from reconciler.state.caches import derived
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.snapshot import NodeSubset, Snapshot, Topology
 from reconciler.state.nodes.room import CPU, PODS, demand
@@ -237,7 +237,7 @@ class Placement:
 
     def reduced(self, nodes: NodeSubset | None, together: Together, snapshot: Snapshot) -> NodeSubset | None:
         """The nodes on which all pods may fit, if no device reaches several nodes; else all of `nodes`."""
-        if not _LOCAL.of(snapshot.fleet):
+        if not _local(snapshot.fleet):
             return nodes
         found = together.on_one_node()
         return NodeSubset(snapshot.topology.order, found if nodes is None else nodes.mask & found)
@@ -414,12 +414,10 @@ class Placement:
         return NodeSubset(topology.order, described if subset is None else subset.mask & described)
 
 
+@derived
 def _local(fleet: Fleet) -> bool:
     """Whether every device belongs to one node."""
     return bool(((fleet.codes["node"] >= 0) | fleet.binds).all())
-
-
-_LOCAL = Cache(_local, on_fork=share)
 
 
 def refusal_reason(exc: Rejected) -> str:

@@ -15,7 +15,7 @@ from reconciler.allocation.dra.consumption import Consumption
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption, Slot
 from reconciler.allocation.dra.static_match import StaticMatch, match_in_fleet
 from reconciler.allocation.policies.demand import Demand
-from reconciler.state.caches import Cache, share
+from reconciler.state.caches import Cache, derived
 from reconciler.state.devices.encoding.vocabulary import CapacitySlot
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.occupancy import Trail
@@ -379,7 +379,8 @@ def size_of(option: RequestOption, snapshot: Snapshot) -> int:
     return max(units, 1) * max(option.source.wanted, 1)
 
 
-def _sizes(fleet: Fleet) -> Amounts:
+@derived
+def sizes(fleet: Fleet) -> Amounts:
     """(D,) thousandths of its sets that a device draws, the mean over their counters; 1000 without sets."""
     found: Amounts = np.where((fleet.sets >= 0).any(axis=1), 0, WHOLE)
     if not len(fleet.totals):
@@ -397,11 +398,3 @@ def _sizes(fleet: Fleet) -> Amounts:
         mean = drawn.sum(axis=1) // np.maximum(np.count_nonzero(total, axis=1), 1)
         found[rows] += mean[which.reshape(-1)]
     return np.maximum(found, 1)
-
-
-_SIZES = Cache(_sizes, on_fork=share)
-
-
-def sizes(fleet: Fleet) -> Amounts:
-    """(D,) thousandths of its sets that a device draws. Cached by fleet."""
-    return _SIZES.of(fleet)

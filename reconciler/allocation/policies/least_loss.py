@@ -39,7 +39,7 @@ from reconciler.allocation.policies.policy import (
     in_order,
     node_keys,
 )
-from reconciler.state.caches import Cache, Recent, share
+from reconciler.state.caches import Cache, Recent, derived
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.snapshot import Snapshot, Topology, View
 
@@ -87,7 +87,7 @@ def pressure(demand: Demand, snapshot: Snapshot) -> Amounts:
 
     A shape that names several nodes presses on each the same, relative to the devices of all of them.
     """
-    size = _count(_FIRST.of(snapshot.fleet), snapshot)  # all that draw from one counter set are one device
+    size = _count(_first_rows(snapshot.fleet), snapshot)  # all that draw from one counter set are one device
     pressing, total = [], 0
     for shape in demand.shapes:
         for slot in shape.slots(snapshot):
@@ -114,6 +114,7 @@ def _count(rows: Rows, snapshot: Snapshot) -> Amounts:
     return found
 
 
+@derived
 def _first_rows(fleet: Fleet) -> Rows:
     """Rows that stand for a device each: those without counter sets, and the first of each set."""
     if not fleet.sets.shape[1]:
@@ -123,9 +124,6 @@ def _first_rows(fleet: Fleet) -> Rows:
     _, at = np.unique(first[drawing], return_index=True)
     found: Rows = np.concatenate([np.flatnonzero((fleet.sets < 0).all(axis=1)), drawing[at]])
     return found
-
-
-_FIRST = Cache(_first_rows, on_fork=share)
 
 
 class NodeLosses:

@@ -146,7 +146,7 @@ class Recorder:
         kept = (
             store.supply.classes.values(),
             store.supply.taint_rules,
-            (block.source() for block in store.supply.blocks),
+            (block.source() for block in store.supply.inventory.all_blocks),
             store.pods.values(),
             store.claims.values(),
         )
@@ -154,7 +154,7 @@ class Recorder:
             yield from _all(kind, objects)
         for (kind, key), why in store.refused.items():
             yield Refused(kind, key, why)
-        for name, driver in store.supply.stating_elsewhere:
+        for name, driver in store.supply.inventory.stating_elsewhere:
             yield Removed("ResourceSlice", ObjectKey("", name), driver)
         yield from map(Assumed, store.assumptions)
         for pod, node in state.assumed_pods.items():

@@ -303,7 +303,7 @@ class ObjectCounts:
             claims["unallocated" if claim.allocation is None else "allocated"] += 1
             if self._is_pending(claim) and (oldest is None or _created(claim) < _created(oldest)):
                 oldest = claim
-        async for block in _in_steps(store.supply.blocks):
+        async for block in _in_steps(store.supply.inventory.all_blocks):
             slices[_node_selection(block)] += 1
         created = oldest.metadata.created if oldest is not None else None
         self.oldest = created.timestamp() if created is not None else None

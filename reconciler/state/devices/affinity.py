@@ -17,7 +17,7 @@ from kernels.types import Codes, Mask, Rows
 from reconciler.cel.errors import CelError, CelRefused
 from reconciler.cel.extractor import compile_extractor
 from reconciler.cel.program import compile_selector
-from reconciler.state.caches import Cache, Forkable, share
+from reconciler.state.caches import Forkable, derived
 from reconciler.state.devices.encoding.block import Extractor
 from reconciler.state.devices.fleet import Fleet
 
@@ -42,12 +42,9 @@ class AffinityKinds(Struct, frozen=True, eq=False):
     """Of each, whose configurations they read"""
 
 
+@derived
 def affinity_kinds(fleet: Fleet) -> AffinityKinds | None:
     """The kinds of a fleet; None if no pool has extractors."""
-    return _KINDS.of(fleet)
-
-
-def _kinds(fleet: Fleet) -> AffinityKinds | None:
     found: dict[tuple[Extractors | str, str], int] = {}
     of = np.full(fleet.size, -1, dtype=np.int32)
     for driver, extractors, rows in _of_pools(fleet):
@@ -97,9 +94,6 @@ def _applying(extractors: Extractors, rows: Rows, fleet: Fleet) -> tuple[Mask, M
             continue
         applying[number], failing[number] = masks.true[rows], masks.error[rows]
     return applying, failing
-
-
-_KINDS = Cache(_kinds, on_fork=share)
 
 
 def mode_of(extractors: Extractors | str, configurations: tuple[str, ...]) -> Mode | str:

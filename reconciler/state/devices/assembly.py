@@ -110,8 +110,6 @@ class Layout(Struct, frozen=True):
     """(pools + 1,)"""
     index: Mapping[tuple[str, str], int]
     """pool -> position in `pools`"""
-    same_counters: bool
-    """Whether all counter sets and draws are equal to those of the previous fleet, at the same positions"""
     replaced: tuple[int, ...] | None
     """Positions of the pools that are new versions, if rows and counters stay as they are; otherwise None"""
 
@@ -157,7 +155,6 @@ def lay_out(pools: Mapping[PoolID, Pool], fresh: Collection[PoolID], previous: F
         start=_offsets([pool.size for pool in ordered]),
         first_set=_offsets([len(pool.counters.sets) for pool in ordered]),
         index={pool.id: at for at, pool in enumerate(ordered)},
-        same_counters=False,
         replaced=None,
     )
 
@@ -187,15 +184,14 @@ def _with_replaced(pools: Mapping[PoolID, Pool], places: Sequence[int], previous
         at = place + 1
     if at < len(ordered):
         runs.append(Run(at, len(ordered) - at, at))
-    start, first_set = previous.start, previous.first_set
     exchanged = [(previous.pools[place], ordered[place]) for place in places]
-    if any(old.size != new.size for old, new in exchanged):
+    # The counters of a pool have as many rows as it has devices.
+    if all(old.counters is new.counters for old, new in exchanged):
+        start, first_set, replaced = previous.start, previous.first_set, tuple(places)
+    else:
         start = _offsets([pool.size for pool in ordered])
-    if any(len(old.counters.sets) != len(new.counters.sets) for old, new in exchanged):
-        first_set = _offsets([len(pool.counters.sets) for pool in ordered])
-    same = all(old.counters is new.counters for old, new in exchanged)
-    replaced = tuple(places) if same and start is previous.start else None
-    return Layout(previous, tuple(ordered), tuple(runs), start, first_set, previous.index, same, replaced)
+        first_set, replaced = _offsets([len(pool.counters.sets) for pool in ordered]), None
+    return Layout(previous, tuple(ordered), tuple(runs), start, first_set, previous.index, replaced)
 
 
 def _offsets(sizes: Sequence[int]) -> Rows:
@@ -292,7 +288,7 @@ class _Counters(NamedTuple):
 def _counters(layout: Layout, matrix: Amounts) -> _Counters:
     before = layout.previous
     columns = _set_columns(layout)
-    if before is not None and layout.same_counters and matrix is before.table:
+    if before is not None and layout.replaced is not None and matrix is before.table:
         totals, by_set, groups = before.totals, before.by_set, before.set_group
         return _Counters(before.sets, before.draws, matrix, totals, by_set, groups, columns)
     totals = np.zeros((len(columns), matrix.shape[1]), dtype=np.int64)
@@ -314,7 +310,7 @@ def _counters(layout: Layout, matrix: Amounts) -> _Counters:
 
 def _set_columns(layout: Layout) -> tuple[CounterSetColumns, ...]:
     before = layout.previous
-    if before is not None and layout.same_counters:
+    if before is not None and layout.replaced is not None:
         return before.set_columns
     return tuple(
         chain.from_iterable(

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 from weakref import ref
 
 import numpy as np
@@ -24,16 +24,8 @@ MOST_CONSUMPTIONS = 4096
 """Distinct amounts beyond the number of devices, after which those in use are numbered anew."""
 
 
-class _Views(NamedTuple):
-    """Read-only views of the arrays: the first fields of `Occupancy`, in its order."""
-
-    held: Mask
-    sharing: Mask
-    left: Amounts
-    fits: Mask
-    free: Mask
-    consumption: Codes
-    lock: Codes
+_Views = tuple[Mask, Mask, Amounts, Mask, Mask, Codes, Codes]
+"""Read-only views of the arrays: the first fields of `Occupancy`, in its order"""
 
 
 class OccupancyColumns:
@@ -229,14 +221,14 @@ class OccupancyColumns:
         self._frozen = []
 
     def _read_only(self) -> _Views:
-        return _Views(
-            held=_read_only(self._held),
-            sharing=_read_only(self._sharing),
-            left=_read_only(self._remaining.left),
-            fits=_read_only(self._fits),
-            free=_read_only(self._free),
-            consumption=_read_only(self._consumption),
-            lock=_read_only(self._lock),
+        return (
+            _read_only(self._held),
+            _read_only(self._sharing),
+            _read_only(self._remaining.left),
+            _read_only(self._fits),
+            _read_only(self._free),
+            _read_only(self._consumption),
+            _read_only(self._lock),
         )
 
     def _set(self, row: int, hold: Hold | None) -> bool:

@@ -110,15 +110,15 @@ class PoolOnNode(Struct, frozen=True):
     usable: Usable
     problem: str
     """Why it is incomplete or invalid; empty if usable."""
-    rows: Rows
+    rows: Rows = np.zeros(0, np.intp)
     """(n,) devices of the slices that target the node, as positions in the pool, in first-fit order"""
-    span: slice | None
+    span: slice | None = None
     """The same positions as a range, if they are contiguous"""
-    here: Mask
+    here: Mask = np.zeros(0, np.bool_)
     """(n,) whether the node reaches the device itself"""
-    whole: bool
+    whole: bool = False
     """Whether it reaches all of them because all slices of the pool name it alone"""
-    has_binding_conditions: bool
+    has_binding_conditions: bool = False
     """Whether a device has binding conditions. Such pools are tried last (POOL-14)."""
 
 
@@ -245,7 +245,7 @@ class Pool:
         if usable is None:
             return None
         if usable is not Usable.YES:
-            return self._unusable(usable, problem)
+            return PoolOnNode(self.id, usable, problem)
         return self._usable(current, node, reached, whole=only and not self._per_device)
 
     def verdict(self, relevant: Sequence[int], rules: Semantics) -> Verdict:
@@ -288,18 +288,6 @@ class Pool:
         if self._asked is None or self._asked[0] is not rules:
             self._asked = rules, AskedBlocks(self.blocks, self.offsets, rules)
         return self._asked[1].by(node)
-
-    def _unusable(self, usable: Usable, problem: str) -> PoolOnNode:
-        return PoolOnNode(
-            self.id,
-            usable,
-            problem,
-            np.zeros(0, np.intp),
-            None,
-            np.zeros(0, np.bool_),
-            whole=False,
-            has_binding_conditions=False,
-        )
 
     def _invalid(self, current: Sequence[int], generation: int, rules: Semantics) -> str:
         if self.repeats_names:

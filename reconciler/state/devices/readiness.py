@@ -11,7 +11,7 @@ from msgspec import Struct
 from kernels.types import Mask
 from reconciler.api.objects.semantics import Semantics
 from reconciler.errors import Rejected
-from reconciler.state.caches import Cache, share
+from reconciler.state.caches import Cache, derived, share
 from reconciler.state.devices.node_reach import NodeReach
 from reconciler.state.devices.pool import Pool, Usable, Verdict, unclear_places
 from reconciler.state.devices.reach import NodeInfo, Reach
@@ -92,12 +92,9 @@ def _ask(pool: Pool, nodes: Iterable[Reach], rules: Semantics, ready: Mask, usab
     return "" if ready.all() else next(filter(None, problems), "a newer generation is published")
 
 
+@derived
 def offered(topology: Topology) -> Mask:
     """(D,) devices that a node could use if nothing held them. Without any node, all ready ones."""
-    return _OFFERED.of(topology)
-
-
-def _offered(topology: Topology) -> Mask:
     state = readiness(topology)
     if not topology.nodes:
         return state.ready
@@ -115,6 +112,3 @@ def _has_view(name: str, topology: Topology) -> bool:
     except Rejected:
         return False
     return True
-
-
-_OFFERED = Cache(_offered, on_fork=share)

@@ -190,7 +190,7 @@ class World:
 
     def ahead(self, steps: int) -> None:
         """Build some pools; the fleet of all of them is joined aside from then on."""
-        while steps and self.store.supply.build_ahead(1):
+        while steps and self.store.supply.inventory.build_ahead(1):
             steps -= 1
         self.work = self.store.supply.assembly() or self.work
 

@@ -42,13 +42,13 @@ def ready() -> Store:
     store = Store(Semantics())
     for change in BEGINNING:
         store.apply(change)
-    while store.supply.build_ahead(MANY_POOLS):
+    while store.supply.inventory.build_ahead(MANY_POOLS):
         pass
     return store
 
 
 def built_ahead(store: Store) -> None:
-    while store.supply.build_ahead(1):
+    while store.supply.inventory.build_ahead(1):
         pass
 
 

@@ -296,7 +296,7 @@ async def test_a_look_at_the_fleet_does_not_hold_the_loop_while_pools_are_built(
     state = Rebalancer._state
 
     def looked(self: Rebalancer) -> Any:
-        unbuilt.append(self._store.supply.unbuilt)
+        unbuilt.append(self._store.supply.inventory.unbuilt)
         sizes.add(self._store.snapshot().fleet.size)
         (grown if len(sizes) > 1 else looks).set()
         return state(self)

@@ -232,7 +232,7 @@ def test_a_pool_that_is_as_it_was_is_built_for_what_was_drawn_meanwhile(steps: i
     )
     store = store_after(first)
     for _ in range(steps):
-        store.supply.build_ahead(1)
+        store.supply.inventory.build_ahead(1)
     for change in (second, claim, Removed("ResourceSlice", ObjectKey("", "s"))):
         store.apply(change)
     assert left(store.snapshot()) == {"d/p/m": 20}

@@ -114,10 +114,10 @@ def test_all_pools_of_a_driver_follow_the_first_expression_and_the_last():
 
 def test_a_pool_that_was_built_ahead_is_built_again_for_another_mode():
     store = store_after(put(PLAIN))
-    while store.supply.build_ahead(8):
+    while store.supply.inventory.build_ahead(8):
         pass
     store.apply(put(STATING))
-    store.supply.build_ahead(1)
+    store.supply.inventory.build_ahead(1)
     store.apply(gone("b"))
     assert mode(store) == "kep-5963"
     assert picture(store.snapshot()) == picture(store_after(put(PLAIN)).snapshot())
@@ -169,5 +169,5 @@ def test_any_history_is_a_new_store_with_the_last_slices(steps: list[tuple[str, 
         last[name] = change
         if look:
             store.snapshot()
-        store.supply.build_ahead(1)
+        store.supply.inventory.build_ahead(1)
     assert picture(store.snapshot()) == picture(store_after(holder, *last.values()).snapshot())
