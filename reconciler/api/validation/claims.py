@@ -23,7 +23,6 @@ from reconciler.api.validation.devices import (
     too_complex,
 )
 from reconciler.api.validation.fields import (
-    Cause,
     Field,
     canonical_values,
     dns_label,
@@ -31,6 +30,7 @@ from reconciler.api.validation.fields import (
     driver_name,
     fully_qualified_name,
     is_label_name,
+    named,
     pool_name,
     quantity,
     time,
@@ -51,12 +51,7 @@ NO_SUCH_REQUEST = "must name a request of the claim, or one of its alternatives 
 
 def check_devices(devices: Field, refuses: Refuses) -> None:
     """Check `spec.devices` of a claim."""
-    requests = devices["requests"]
-    requests.at_most(MAX_REQUESTS)
-    names: set[str] = set()
-    for request in requests.items():
-        dns_label(request["name"])
-        request["name"].unique(names)
+    for request in named(devices["requests"], MAX_REQUESTS):
         _request(request, refuses)
     check_derived(devices, refuses)
     known = request_names(devices)
@@ -68,7 +63,10 @@ def check_devices(devices: Field, refuses: Refuses) -> None:
             constraint["matchAttribute"].required()
         for key in given:
             fully_qualified_name(constraint[key])
-    check_configs(devices["config"], known)
+    devices["config"].at_most(MAX_CONFIGS)
+    for config in devices["config"].items():
+        check_references(config["requests"], known)
+        check_opaque(config["opaque"])
 
 
 def check_derived(devices: Field, refuses: Refuses) -> None:
@@ -108,14 +106,6 @@ def check_references(references: Field, known: set[str]) -> None:
         reference.unique(seen)
 
 
-def check_configs(configs: Field, known: set[str], *, limit: int = MAX_CONFIGS) -> None:
-    """Check opaque configs, each for some or all of the requests."""
-    configs.at_most(limit)
-    for config in configs.items():
-        check_references(config["requests"], known)
-        check_opaque(config["opaque"])
-
-
 def check_opaque(opaque: Field) -> None:
     """Check the parameters of one driver."""
     if not opaque.present:
@@ -138,11 +128,7 @@ def _request(request: Field, refuses: Refuses) -> None:
     if exactly.present:
         _wants(exactly, refuses)
         exactly["adminAccess"].flag()
-    alternatives.at_most(MAX_ALTERNATIVES)
-    names: set[str] = set()
-    for alternative in alternatives.items():
-        dns_label(alternative["name"])
-        alternative["name"].unique(names)
+    for alternative in named(alternatives, MAX_ALTERNATIVES):
         _wants(alternative, refuses)
 
 
@@ -276,8 +262,7 @@ def _reservations(status: Field, old: Field, *, deleting: bool) -> None:
     for entry in reserved.items():
         entry["apiGroup"].text()
         for key in ("resource", "name", "uid"):
-            if not entry[key].text():
-                entry[key].required()
+            entry[key].needed()
         entry["uid"].unique(seen)
         if deleting and entry["uid"].text() not in before:
             entry.forbidden("new entries may not be added while `deletionTimestamp` is set")
@@ -294,9 +279,7 @@ def _allocation(allocation: Field, claimed: Field) -> None:
         _result(result, known)
     configs.at_most(MAX_ALLOCATED_CONFIGS)
     for config in configs.items():
-        if not config["source"].text():
-            config["source"].required()
-        else:
+        if config["source"].needed():
             config["source"].one_of(("FromClass", "FromClaim"))
         check_references(config["requests"], known)
         check_opaque(config["opaque"])
@@ -365,17 +348,15 @@ def default_claim(obj: Object, _now: datetime) -> None:
     default_status(obj.setdefault("status", {}))
 
 
-def check_claim(review: Review) -> list[Cause]:
+def check_claim(root: Field, review: Review) -> None:
     """Check a claim at creation, at an update of spec, or at an update of status."""
-    root = Field(review.new)
     if review.subresource == "status":
         check_status(root, review)
-        return root.causes
+        return
     if review.old is None:
         _check_spec(root["spec"], review)
     elif not same(review.old.get("spec"), review.new.get("spec")):
         root["spec"].invalid("field is immutable")
-    return root.causes
 
 
 def default_template(obj: Object, _now: datetime) -> None:
@@ -386,20 +367,17 @@ def default_template(obj: Object, _now: datetime) -> None:
         default_devices(inner.get("devices"))
 
 
-def check_template(review: Review) -> list[Cause]:
+def check_template(root: Field, review: Review) -> None:
     """Check a ResourceClaimTemplate: its spec is immutable."""
-    root = Field(review.new)
     if review.old is None:
         root["spec"]["metadata"].object()
         _check_spec(root["spec"]["spec"], review)
     elif not same(review.old.get("spec"), review.new.get("spec")):
         root["spec"].invalid("field is immutable")
-    return root.causes
 
 
-def check_class(review: Review) -> list[Cause]:
+def check_class(root: Field, review: Review) -> None:
     """Check a DeviceClass. Selectors that an update leaves as they are were compiled before."""
-    root = Field(review.new)
     spec = root["spec"]
     before = Field(review.old)["spec"]["selectors"]
     kept = review.old is not None and same(before.value, spec["selectors"].value)
@@ -409,7 +387,6 @@ def check_class(review: Review) -> list[Cause]:
         check_opaque(config["opaque"])
     if spec["extendedResourceName"].present:
         _extended_resource(spec["extendedResourceName"])
-    return root.causes
 
 
 def _extended_resource(field: Field) -> None:

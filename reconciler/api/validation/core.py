@@ -4,7 +4,6 @@ from datetime import datetime
 
 from reconciler.api.validation.devices import check_node_selector
 from reconciler.api.validation.fields import (
-    Cause,
     Field,
     is_label_name,
     label_name,
@@ -29,9 +28,8 @@ def default_event(obj: Object, _now: datetime) -> None:
         obj.setdefault(key, None)
 
 
-def check_event(review: Review) -> list[Cause]:
+def check_event(root: Field, review: Review) -> None:
     """Check an event: strict for events.k8s.io, lenient for the core version, as upstream."""
-    root = Field(review.new)
     involved = root["involvedObject"]
     for key in ("kind", "namespace", "name", "uid"):
         involved[key].text()
@@ -44,24 +42,16 @@ def check_event(review: Review) -> list[Cause]:
     if (involved["namespace"].text() or "default") != review.new["metadata"].get("namespace"):
         involved["namespace"].invalid("does not match event.namespace")
     if review.served.group == "events.k8s.io" and review.old is None:
-        for key, shown in (
-            ("eventTime", "eventTime"),
-            ("reportingComponent", "reportingController"),
-            ("reportingInstance", "reportingInstance"),
-            ("action", "action"),
-            ("reason", "reason"),
-        ):
+        for key in ("eventTime", "reportingComponent", "reportingInstance", "action", "reason"):
             if not root[key].value:
-                root[shown].required()
+                root[key.replace("Component", "Controller")].required()
         root["type"].one_of(("Normal", "Warning"))
         if size_of(root["message"].text()) > MAX_NOTE:
             Field(None, "note", root.causes).too_long(MAX_NOTE)
-    return root.causes
 
 
-def check_config_map(review: Review) -> list[Cause]:
+def check_config_map(root: Field, review: Review) -> None:
     """Check text values, total size, and `immutable`."""
-    root = Field(review.new)
     size = 0
     for key in ("data", "binaryData"):
         size += sum(len(name) + len(value.text()) for name, value in root[key].entries())
@@ -71,31 +61,25 @@ def check_config_map(review: Review) -> list[Cause]:
         for key in ("data", "binaryData", "immutable"):
             if root[key].value != review.old.get(key):
                 root[key].forbidden("field is immutable when `immutable` is set")
-    return root.causes
 
 
-def check_lease(review: Review) -> list[Cause]:
+def check_lease(root: Field, _review: Review) -> None:
     """Check that durations are positive and transitions are not negative."""
-    root = Field(review.new)
     spec = root["spec"]
     spec["holderIdentity"].text()
     if spec["leaseDurationSeconds"].present and spec["leaseDurationSeconds"].integer() <= 0:
         spec["leaseDurationSeconds"].invalid("must be greater than 0")
-    if spec["leaseTransitions"].integer() < 0:
-        spec["leaseTransitions"].invalid("must be greater than or equal to 0")
+    spec["leaseTransitions"].not_negative()
     for key in ("acquireTime", "renewTime"):
         time_in_micros(spec[key])
-    return root.causes
 
 
-def check_eviction_request(review: Review) -> list[Cause]:
+def check_eviction_request(root: Field, review: Review) -> None:
     """EVR-4: the pod by name and uid, who asks, and whether they still do."""
-    root = Field(review.new)
     spec = root["spec"]
     pod, requester = spec["target"]["pod"], spec["requester"]
     for part in (pod["name"], pod["uid"], requester):
-        if not part.text():
-            part.required()
+        part.needed()
     if requester.text() and not ("/" in requester.text() and is_label_name(requester.text())):
         requester.invalid("must be a domain-prefixed key, such as acme.io/foo")
     spec["intent"].one_of(("Eviction", "Withdrawn"))
@@ -103,7 +87,6 @@ def check_eviction_request(review: Review) -> list[Cause]:
     for key in ("target", "requester"):
         if before[key].value != spec[key].value:
             spec[key].invalid("field is immutable")
-    return root.causes
 
 
 def default_namespace(obj: Object, _now: datetime) -> None:
@@ -115,9 +98,8 @@ def default_namespace(obj: Object, _now: datetime) -> None:
     obj.setdefault("status", {"phase": "Active"})
 
 
-def check_node(review: Review) -> list[Cause]:
+def check_node(root: Field, _review: Review) -> None:
     """Check the fields of a node that are used here."""
-    root = Field(review.new)
     root["spec"]["unschedulable"].flag()
     for condition in root["status"]["conditions"].items():
         condition["type"].text()
@@ -125,12 +107,9 @@ def check_node(review: Review) -> list[Cause]:
     for taint in root["spec"]["taints"].items():
         label_name(taint["key"])
         label_value(taint["value"])
-        if not taint["effect"].text():
-            taint["effect"].required()
-        else:
+        if taint["effect"].needed():
             taint["effect"].one_of(_NODE_EFFECTS)
         taint.unique(seen, (taint["key"].text(), taint["effect"].text()))
-    return root.causes
 
 
 _NODE_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -145,9 +124,8 @@ def default_service(obj: Object, _now: datetime) -> None:
         port.object().setdefault("protocol", "TCP")
 
 
-def check_service(review: Review) -> list[Cause]:
+def check_service(root: Field, _review: Review) -> None:
     """Check the fields of a Service that are shown here. Addresses are not checked."""
-    root = Field(review.new)
     spec = root["spec"]
     spec["type"].one_of(("ClusterIP", "NodePort", "LoadBalancer", "ExternalName"))
     for port in spec["ports"].items():
@@ -156,7 +134,6 @@ def check_service(review: Review) -> list[Cause]:
         port["protocol"].one_of(("TCP", "UDP", "SCTP"))
     if spec["type"].text() != "ExternalName" and not spec["ports"].items() and not _is_headless(spec):
         spec["ports"].required()
-    return root.causes
 
 
 def _is_headless(spec: Field) -> bool:
@@ -190,9 +167,8 @@ def default_driver(obj: Object, _now: datetime) -> None:
     _defaults(obj, "spec", attachRequired=True, podInfoOnMount=False, storageCapacity=False)
 
 
-def check_volume(review: Review) -> list[Cause]:
+def check_volume(root: Field, _review: Review) -> None:
     """Check capacity, access modes and node affinity."""
-    root = Field(review.new)
     spec = root["spec"]
     if not spec["capacity"].entries():
         spec["capacity"].required()
@@ -200,12 +176,10 @@ def check_volume(review: Review) -> list[Cause]:
     required = spec["nodeAffinity"]["required"]
     if required.present:
         check_node_selector(required)
-    return root.causes
 
 
-def check_claim(review: Review) -> list[Cause]:
+def check_claim(root: Field, review: Review) -> None:
     """Check access modes and size. The spec of a claim hardly changes."""
-    root = Field(review.new)
     spec = root["spec"]
     _access_modes(spec["accessModes"])
     if not spec["resources"]["requests"]["storage"].present:
@@ -213,55 +187,40 @@ def check_claim(review: Review) -> list[Cause]:
     before = (review.old or {}).get("spec") or {}
     if before.get("volumeName") and spec["volumeName"].value != before["volumeName"]:
         spec["volumeName"].forbidden("spec is immutable after creation except resources.requests")
-    return root.causes
 
 
-def check_class(review: Review) -> list[Cause]:
+def check_class(root: Field, review: Review) -> None:
     """Check the provisioner and when claims are bound; neither changes."""
-    root = Field(review.new)
-    if not root["provisioner"].text():
-        root["provisioner"].required()
-    if root["volumeBindingMode"].text() not in _MODES:
-        root["volumeBindingMode"].unsupported(_MODES)
+    root["provisioner"].needed()
+    root["volumeBindingMode"].one_of(_MODES)
     for key in ("provisioner", "volumeBindingMode", "parameters", "reclaimPolicy"):
         if review.old is not None and root[key].value != review.old.get(key):
             root[key].forbidden("updates to this field are forbidden")
-    return root.causes
 
 
-def check_csi_node(review: Review) -> list[Cause]:
+def check_csi_node(root: Field, _review: Review) -> None:
     """Check the names of drivers and their limits."""
-    root = Field(review.new)
     for driver in root["spec"]["drivers"].items():
         for key in ("name", "nodeID"):
-            if not driver[key].text():
-                driver[key].required()
+            driver[key].needed()
         count = driver["allocatable"]["count"]
-        if count.present and count.integer() < 0:
-            count.invalid("must be greater than or equal to 0")
-    return root.causes
+        count.not_negative()
 
 
-def check_capacity(review: Review) -> list[Cause]:
+def check_capacity(root: Field, review: Review) -> None:
     """Check the class; it does not change."""
-    root = Field(review.new)
-    if not root["storageClassName"].text():
-        root["storageClassName"].required()
+    root["storageClassName"].needed()
     if review.old is not None and root["storageClassName"].value != review.old.get("storageClassName"):
         root["storageClassName"].invalid("field is immutable")
-    return root.causes
 
 
-def check_attachment(review: Review) -> list[Cause]:
+def check_attachment(root: Field, review: Review) -> None:
     """Check driver, node and volume; they do not change."""
-    root = Field(review.new)
     spec = root["spec"]
     for key in ("attacher", "nodeName"):
-        if not spec[key].text():
-            spec[key].required()
+        spec[key].needed()
     if review.old is not None and review.new.get("spec") != review.old.get("spec"):
         spec.invalid("field is immutable")
-    return root.causes
 
 
 def _access_modes(modes: Field) -> None:
@@ -279,9 +238,8 @@ def _defaults(obj: Object, part: str, **values: object) -> None:
 _POLICIES = ("IfHealthyBudget", "AlwaysAllow")
 
 
-def check_budget(review: Review) -> list[Cause]:
+def check_budget(root: Field, _review: Review) -> None:
     """Check that a budget has one kind of limit, and that its counts are not negative."""
-    root = Field(review.new)
     spec, status = root["spec"], root["status"]
     limits = [spec[key] for key in ("minAvailable", "maxUnavailable") if spec[key].present]
     if len(limits) > 1:
@@ -296,6 +254,4 @@ def check_budget(review: Review) -> list[Cause]:
     if spec["unhealthyPodEvictionPolicy"].present:
         spec["unhealthyPodEvictionPolicy"].one_of(_POLICIES)
     for key in ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"):
-        if status[key].present and status[key].integer() < 0:
-            status[key].invalid("must be greater than or equal to 0")
-    return root.causes
+        status[key].not_negative()

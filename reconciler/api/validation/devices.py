@@ -47,10 +47,8 @@ def _expression(requirement: fields.Field) -> None:
 
 
 def _field(requirement: fields.Field) -> None:
-    if requirement["key"].text() != "metadata.name":
-        requirement["key"].unsupported(("metadata.name",))
-    if requirement["operator"].text() not in ("In", "NotIn"):
-        requirement["operator"].unsupported(("In", "NotIn"))
+    requirement["key"].one_of(("metadata.name",))
+    requirement["operator"].one_of(("In", "NotIn"))
     if len([value.text() for value in requirement["values"].items()]) != 1:
         requirement["values"].required("must be only one value")
 
@@ -62,9 +60,7 @@ def check_taint(taint: fields.Field) -> None:
     """Check a taint of a device or a rule."""
     fields.label_name(taint["key"])
     fields.label_value(taint["value"])
-    if not taint["effect"].text():
-        taint["effect"].required()
-    else:
+    if taint["effect"].needed():
         taint["effect"].one_of(EFFECTS)
     fields.time(taint["timeAdded"])
 
@@ -75,8 +71,7 @@ def check_tolerations(tolerations: fields.Field) -> None:
         key, operator = toleration["key"].text(), toleration["operator"].text()
         if key and not fields.is_label_name(key):
             toleration["key"].invalid("must be a label name")
-        if operator not in ("Equal", "Exists"):
-            toleration["operator"].unsupported(("Equal", "Exists"))
+        toleration["operator"].one_of(("Equal", "Exists"))
         if operator == "Exists" and toleration["value"].text():
             toleration["value"].invalid("must be empty for operator `Exists`")
         if operator == "Equal":
@@ -121,8 +116,7 @@ def check_expression(expression: fields.Field, judge: Callable[[str], Judged]) -
 
     The result is its steps at worst.
     """
-    if not expression.text():
-        expression.required()
+    if not expression.needed():
         return 0
     if fields.size_of(expression.text()) > MAX_EXPRESSION:
         expression.too_long(MAX_EXPRESSION)
@@ -156,9 +150,8 @@ def default_rule(rule: Object, now: datetime) -> None:
         default_taints([spec.get("taint")], now)
 
 
-def check_rule(review: Review) -> list[fields.Cause]:
+def check_rule(root: fields.Field, review: Review) -> None:
     """Check a DeviceTaintRule."""
-    root = fields.Field(review.new)
     spec = root["spec"]
     selector = spec["deviceSelector"]
     if selector["driver"].present:
@@ -178,7 +171,6 @@ def check_rule(review: Review) -> list[fields.Cause]:
         spec["taint"].required()
     else:
         check_taint(spec["taint"])
-    return root.causes
 
 
 MAX_VALUES = 10
@@ -214,11 +206,7 @@ def _values(policy: fields.Field, capacity: Quantity, default: Quantity | None) 
 
 def _range(policy: fields.Field, capacity: Quantity, default: Quantity | None) -> None:
     field = policy["validRange"]
-    low, high, step = (
-        fields.quantity(field["min"]),
-        fields.quantity(field["max"]),
-        fields.quantity(field["step"]),
-    )
+    low, high, step = (fields.quantity(field[key]) for key in ("min", "max", "step"))
     if low is None:
         field["min"].required()
         return

@@ -6,7 +6,7 @@ breaks a rule adds a cause, and validation continues.
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -134,6 +134,17 @@ class Field:
         if count > limit:
             self.note("FieldValueTooMany", f"Too many: {count}: must have at most {limit} items")
 
+    def needed(self) -> bool:
+        """Add a cause if the text is empty. Returns whether it is set."""
+        if not self.text():
+            self.required()
+        return self.text() != ""
+
+    def not_negative(self) -> None:
+        """Add a cause if the number is below zero."""
+        if self.integer() < 0:
+            self.invalid("must be greater than or equal to 0")
+
     def one_of(self, allowed: Collection[str]) -> None:
         """Add a cause if the value is not one of the allowed words."""
         if self.text() not in allowed:
@@ -187,9 +198,7 @@ def is_label_value(text: str) -> bool:
 
 def dns_label(field: Field) -> None:
     """A mandatory DNS label."""
-    if not field.text():
-        field.required()
-    elif not is_dns_label(field.text()):
+    if field.needed() and not is_dns_label(field.text()):
         field.invalid(
             "must be a DNS label: at most 63 lower case letters, digits and '-', with no '-' at either end"
         )
@@ -197,15 +206,24 @@ def dns_label(field: Field) -> None:
 
 def dns_subdomain(field: Field) -> None:
     """A mandatory DNS subdomain."""
-    if not field.text():
-        field.required()
-    elif not is_dns_subdomain(field.text()):
+    if field.needed() and not is_dns_subdomain(field.text()):
         field.invalid("must be a DNS subdomain: DNS labels joined by dots, at most 253 characters")
 
 
 def size_of(text: str) -> int:
     """Bytes of a text, which may have surrogates without a partner."""
     return len(text.encode("utf-8", "surrogatepass"))
+
+
+def named(entries: Field, most: int | None = None) -> Iterator[Field]:
+    """The entries of a list, which has at most so many. Their names are DNS labels and differ."""
+    if most is not None:
+        entries.at_most(most)
+    seen: set[str] = set()
+    for entry in entries.items():
+        dns_label(entry["name"])
+        entry["name"].unique(seen)
+        yield entry
 
 
 def driver_name(field: Field) -> None:
@@ -251,9 +269,7 @@ def fully_qualified_name(field: Field) -> None:
 
 def label_name(field: Field) -> None:
     """The mandatory key of a label or taint."""
-    if not field.text():
-        field.required()
-    elif not is_label_name(field.text()):
+    if field.needed() and not is_label_name(field.text()):
         field.invalid("must be a label name: an optional DNS subdomain and '/', then at most 63 characters")
 
 

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 
 from reconciler.api.objects.claims import INLINE
 from reconciler.api.validation.bodies import bad_request
-from reconciler.api.validation.fields import Cause
+from reconciler.api.validation.fields import Cause, Field
 
 Schema = Mapping[str, Any]
 
@@ -188,9 +188,8 @@ def _no_defaults(_obj: Object, _now: datetime) -> None:
     """No defaults."""
 
 
-def _no_rules(_review: Review) -> list[Cause]:
+def _no_rules(_root: Field, _review: Review) -> None:
     """No rules: every write is valid."""
-    return []
 
 
 class ServedKind(Struct, frozen=True, eq=False):
@@ -228,7 +227,8 @@ class ServedKind(Struct, frozen=True, eq=False):
     defaults: Callable[[Object, datetime], None] = _no_defaults
     on_create: Callable[[Object], None] = _unchanged
     """Changes a new object, before its defaults"""
-    validate: Callable[[Review], list[Cause]] = _no_rules
+    rules: Callable[[Field, Review], None] = _no_rules
+    """Add a cause for each rule that the new object violates"""
     conversions: Mapping[GroupVersion, Conversion] = field(default_factory=dict)
 
     @property
@@ -240,6 +240,12 @@ class ServedKind(Struct, frozen=True, eq=False):
     def group(self) -> str:
         """The group shown in errors."""
         return self.served[0].group
+
+    def validate(self, review: Review) -> list[Cause]:
+        """The rules that a write violates."""
+        root = Field(review.new)
+        self.rules(root, review)
+        return root.causes
 
     def is_in(self, release: int, served: GroupVersion) -> bool:
         """Whether a minor release of Kubernetes 1 has a version of the kind."""

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from reconciler.api.validation.bodies import same
-from reconciler.api.validation.fields import Cause, Field, dns_label, dns_subdomain, label_name
+from reconciler.api.validation.fields import Field, dns_label, dns_subdomain, label_name, named
 from reconciler.api.validation.kinds import Review
+from reconciler.api.validation.pods import check_claim_sources
 
 MAX_CLAIMS = 4
 MAX_TOPOLOGY = 1
@@ -18,29 +19,22 @@ _IMMUTABLE = "field is immutable"
 _TEMPLATES = ("podGroupTemplates", "compositePodGroupTemplates")
 
 
-def check_pod_group(review: Review) -> list[Cause]:
+def check_pod_group(root: Field, review: Review) -> None:
     """Check a PodGroup of scheduling.k8s.io, or the names in its status. Of its spec, minCount may change."""
-    root = Field(review.new)
     if review.subresource == "status":
-        names: set[str] = set()
-        root["status"]["resourceClaimStatuses"].at_most(MAX_CLAIMS)
-        for entry in root["status"]["resourceClaimStatuses"].items():
-            dns_label(entry["name"])
-            entry["name"].unique(names)
-        return root.causes
+        list(named(root["status"]["resourceClaimStatuses"], MAX_CLAIMS))
+        return
     _check_group(root["spec"])
     if root["spec"]["parentCompositePodGroupName"].present and not root["spec"]["workloadRef"].present:
         root["spec"]["workloadRef"].required()
     if review.old is not None:
         _check_changes(root["spec"], review.old.get("spec") or {})
-    return root.causes
 
 
-def check_composite_group(review: Review) -> list[Cause]:
+def check_composite_group(root: Field, review: Review) -> None:
     """Check a CompositePodGroup. Nothing of its spec may change, and its status is not checked."""
-    root = Field(review.new)
     if review.subresource == "status":
-        return root.causes
+        return
     spec = root["spec"]
     _check_policy(spec, "minGroupCount")
     _check_shared(spec)
@@ -50,32 +44,24 @@ def check_composite_group(review: Review) -> list[Cause]:
     for key in sorted({*spec.object(), *old}):
         if not same(spec[key].value, old.get(key)):
             spec[key].invalid(_IMMUTABLE)
-    return root.causes
 
 
-def check_workload(review: Review) -> list[Cause]:
+def check_workload(root: Field, review: Review) -> None:
     """Check a Workload. Of its templates, only minCount may change."""
-    root = Field(review.new)
     spec = root["spec"]
     if spec["podGroupTemplates"].present == spec["compositePodGroupTemplates"].present:
         spec.invalid("must specify exactly one of: `compositePodGroupTemplates`, `podGroupTemplates`")
     _check_templates(spec, depth=1)
     if spec["controllerRef"].present:
         for name in ("kind", "name"):
-            if not spec["controllerRef"][name].text():
-                spec["controllerRef"][name].required()
+            spec["controllerRef"][name].needed()
     if review.old is not None:
         _check_templates_kept(spec, review.old.get("spec") or {}, ("controllerRef",))
-    return root.causes
 
 
 def _check_templates(holder: Field, depth: int) -> None:
     for kind in _TEMPLATES:
-        names: set[str] = set()
-        holder[kind].at_most(MAX_TEMPLATES)
-        for template in holder[kind].items():
-            dns_label(template["name"])
-            template["name"].unique(names)
+        for template in named(holder[kind], MAX_TEMPLATES):
             if kind == "podGroupTemplates":
                 _check_group(template)
                 continue
@@ -91,18 +77,7 @@ def _check_group(spec: Field) -> None:
     """Check the spec of a PodGroup, or a template of one."""
     _check_policy(spec, "minCount")
     _check_shared(spec)
-    spec["resourceClaims"].at_most(MAX_CLAIMS)
-    names: set[str] = set()
-    for claim in spec["resourceClaims"].items():
-        dns_label(claim["name"])
-        claim["name"].unique(names)
-        given = [
-            claim[key] for key in ("resourceClaimName", "resourceClaimTemplateName") if claim[key].present
-        ]
-        if len(given) != 1:
-            claim.invalid("must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
-        for source in given:
-            dns_subdomain(source)
+    check_claim_sources(spec["resourceClaims"], MAX_CLAIMS)
 
 
 def _check_policy(spec: Field, count: str) -> None:
@@ -166,10 +141,8 @@ def _check_templates_kept(spec: Field, old: Mapping[str, Any], fixed: tuple[str,
             _check_templates_kept(template, before[template["name"].value], ())
 
 
-def check_coscheduling_group(review: Review) -> list[Cause]:
+def check_coscheduling_group(root: Field, _review: Review) -> None:
     """Check the minimum of a PodGroup of scheduling.x-k8s.io, as its resource definition does."""
-    root = Field(review.new)
     minimum = root["spec"]["minMember"]
     if minimum.present and minimum.integer() < 1:
         minimum.invalid("should be greater than or equal to 1")
-    return root.causes

@@ -8,7 +8,7 @@ from typing import Any
 
 from reconciler.api.objects.quantity import NANO
 from reconciler.api.validation.bodies import same
-from reconciler.api.validation.fields import Cause, Field, dns_label, dns_subdomain, label_name, quantity
+from reconciler.api.validation.fields import Field, dns_label, dns_subdomain, label_name, named, quantity
 from reconciler.api.validation.kinds import Object, Review
 
 _OWN = "kubernetes.io/"
@@ -196,16 +196,14 @@ def _positive(amount: Field) -> int:
     return found.nanos if found is not None else 0
 
 
-def check_pod(review: Review) -> list[Cause]:
+def check_pod(root: Field, review: Review) -> None:
     """Check a pod at creation or update."""
-    root = Field(review.new)
     if review.subresource == "status":
         _check_status(root["status"], {one["name"].text() for one in root["spec"]["resourceClaims"].items()})
     elif review.old is None:
         _check_pod_spec(root["spec"])
     elif review.subresource != "binding":
         _check_update(root["spec"], review.old["spec"])
-    return root.causes
 
 
 def _check_pod_spec(spec: Field) -> None:
@@ -216,8 +214,7 @@ def _check_pod_spec(spec: Field) -> None:
         for container in spec[key].items():
             dns_label(container["name"])
             container["name"].unique(names)
-            if not container["image"].text():
-                container["image"].required()
+            container["image"].needed()
             check_resources(container)
     check_claims(spec)
     gates: set[str] = set()
@@ -230,9 +227,7 @@ def _check_pod_spec(spec: Field) -> None:
 
 def check_claims(spec: Field) -> None:
     """Check the claims of a pod, and where its containers use them."""
-    claims: set[str] = set()
-    for claim in spec["resourceClaims"].items():
-        _check_claim(claim, claims)
+    claims = check_claim_sources(spec["resourceClaims"])
     for key in CONTAINERS:
         for container in spec[key].items():
             used: set[tuple[str, str]] = set()
@@ -243,15 +238,18 @@ def check_claims(spec: Field) -> None:
                     use["name"].note("FieldValueNotFound", f"Not found: {json.dumps(name)}")
 
 
-def _check_claim(claim: Field, names: set[str]) -> None:
-    dns_label(claim["name"])
-    claim["name"].unique(names)
-    sources = [claim["resourceClaimName"], claim["resourceClaimTemplateName"]]
-    given = [source for source in sources if source.present]
-    if len(given) != 1:
-        claim.invalid("must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
-    for source in given:
-        dns_subdomain(source)
+def check_claim_sources(claims: Field, most: int | None = None) -> set[str]:
+    """Check that each claim of a pod or of a group names one object. Returns their own names."""
+    names: set[str] = set()
+    for claim in named(claims, most):
+        names.add(claim["name"].text())
+        sources = [claim["resourceClaimName"], claim["resourceClaimTemplateName"]]
+        given = [source for source in sources if source.present]
+        if len(given) != 1:
+            claim.invalid("must specify one of: `resourceClaimName`, `resourceClaimTemplateName`")
+        for source in given:
+            dns_subdomain(source)
+    return names
 
 
 def _check_status(status: Field, claims: Collection[str]) -> None:
@@ -259,10 +257,7 @@ def _check_status(status: Field, claims: Collection[str]) -> None:
     status["phase"].text()
     for condition in status["conditions"].items():
         condition["type"].text()
-    names: set[str] = set()
-    for entry in status["resourceClaimStatuses"].items():
-        dns_label(entry["name"])
-        entry["name"].unique(names)
+    for entry in named(status["resourceClaimStatuses"]):
         if entry["name"].text() not in claims:
             entry["name"].invalid("must match the name of an entry in `spec.resourceClaims`")
 

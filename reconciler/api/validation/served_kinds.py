@@ -82,7 +82,7 @@ NODE: Final = _kind(
         "status": {"conditions": CONDITIONS, "addresses": Merge("type")},
     },
     selectable={"spec.unschedulable": ("spec", "unschedulable")},
-    columns=columns.NODE, validate=core.check_node,
+    columns=columns.NODE, rules=core.check_node,
 )  # fmt: skip
 POD: Final = _kind(
     "Pod",
@@ -98,7 +98,7 @@ POD: Final = _kind(
         "status.podIP": ("status", "podIP"),
         "status.nominatedNodeName": ("status", "nominatedNodeName"),
     },
-    columns=columns.POD, on_create=prepare_pod, defaults=pods.default_pod, validate=pods.check_pod,
+    columns=columns.POD, on_create=prepare_pod, defaults=pods.default_pod, rules=pods.check_pod,
 )  # fmt: skip
 SERVICE: Final = _kind(
     "Service",
@@ -109,12 +109,12 @@ SERVICE: Final = _kind(
         "spec": {"ports": Merge("port")},
         "status": {"conditions": CONDITIONS},
     },
-    columns=columns.SERVICE, defaults=core.default_service, validate=core.check_service,
+    columns=columns.SERVICE, defaults=core.default_service, rules=core.check_service,
 )  # fmt: skip
 CONFIG_MAP: Final = _kind(
     "ConfigMap",
     description="Configuration data for pods.",
-    short_names=("cm",), columns=columns.CONFIG_MAP, validate=core.check_config_map,
+    short_names=("cm",), columns=columns.CONFIG_MAP, rules=core.check_config_map,
 )  # fmt: skip
 EVENT_KIND: Final = _kind(
     "Event",
@@ -132,39 +132,39 @@ EVENT_KIND: Final = _kind(
         "reportingComponent": ("reportingComponent",),
         "reportingController": ("reportingComponent",),
     },
-    also=(EVENTS,), columns=columns.EVENT, defaults=core.default_event, validate=core.check_event,
+    also=(EVENTS,), columns=columns.EVENT, defaults=core.default_event, rules=core.check_event,
     conversions={EVENTS: EVENT},
 )  # fmt: skip
 LEASE: Final = _kind(
     "Lease.coordination.k8s.io",
     description="Who holds a role, such as leader, and until when.",
-    unconditional=False, columns=columns.LEASE, validate=core.check_lease,
+    unconditional=False, columns=columns.LEASE, rules=core.check_lease,
 )  # fmt: skip
 EVICTION_REQUEST: Final = _kind(
     "EvictionRequest.lifecycle.k8s.io",
     description="Somebody wants a pod to be evicted, and asks those who can end it gracefully.",
     has_status=True, counts_generations=True, strategic=_CONDITIONED, columns=columns.NAMED,
-    validate=core.check_eviction_request,
+    rules=core.check_eviction_request,
 )  # fmt: skip
 CLAIM: Final = _kind(
     "ResourceClaim",
     description="A request for devices, and in its status the devices that are allocated.",
     has_status=True, returns_deleted=True,
     strategic={"metadata": METADATA, "status": {"reservedFor": Merge("uid")}},
-    columns=columns.CLAIM, defaults=claims.default_claim, validate=claims.check_claim,
+    columns=columns.CLAIM, defaults=claims.default_claim, rules=claims.check_claim,
     conversions={V1BETA1: CLAIM_V1BETA1},
 )  # fmt: skip
 TEMPLATE: Final = _kind(
     "ResourceClaimTemplate",
     description="The ResourceClaim that each pod that names it gets.",
     returns_deleted=True, columns=columns.NAMED, defaults=claims.default_template,
-    validate=claims.check_template, conversions={V1BETA1: TEMPLATE_V1BETA1},
+    rules=claims.check_template, conversions={V1BETA1: TEMPLATE_V1BETA1},
 )  # fmt: skip
 DEVICE_CLASS: Final = _kind(
     "DeviceClass",
     description="Criteria and configuration for devices, which claims refer to by name.",
     counts_generations=True, returns_deleted=True, columns=columns.NAMED,
-    validate=claims.check_class,
+    rules=claims.check_class,
 )  # fmt: skip
 SLICE: Final = _kind(
     "ResourceSlice",
@@ -175,28 +175,28 @@ SLICE: Final = _kind(
         "spec.driver": ("spec", "driver"),
         "spec.pool.name": ("spec", "pool", "name"),
     },
-    columns=columns.SLICE, defaults=slices.default_slice, validate=slices.check_slice,
+    columns=columns.SLICE, defaults=slices.default_slice, rules=slices.check_slice,
     conversions={V1BETA1: SLICE_V1BETA1},
 )  # fmt: skip
 TAINT_RULE: Final = _kind(
     "DeviceTaintRule",
     description="A taint for all devices that match.",
     has_status=True, counts_generations=True, returns_deleted=True, strategic=_CONDITIONED,
-    columns=columns.NAMED, defaults=devices.default_rule, validate=devices.check_rule,
+    columns=columns.NAMED, defaults=devices.default_rule, rules=devices.check_rule,
 )  # fmt: skip
 
 
 COSCHEDULING_GROUP: Final = _kind(
     "CoschedulingPodGroup",
     short_names=("pg", "pgs"), has_status=True, counts_generations=True, unconditional=False,
-    columns=columns.NAMED, validate=pod_groups.check_coscheduling_group,
+    columns=columns.NAMED, rules=pod_groups.check_coscheduling_group,
 )  # fmt: skip
 """Served on real servers once the coscheduling plugin's resource definition is installed."""
 POD_GROUP: Final = _kind(
     "PodGroup",
     description="Pods that are scheduled together.",
     has_status=True, counts_generations=True, strategic=_CONDITIONED, columns=columns.NAMED,
-    validate=pod_groups.check_pod_group,
+    rules=pod_groups.check_pod_group,
     conversions={V1ALPHA2: Conversion(shapes.to_current, shapes.to_v1alpha2)},
 )  # fmt: skip
 """Served on real servers with the feature gate GenericWorkload, as are Workloads."""
@@ -204,13 +204,13 @@ COMPOSITE_GROUP: Final = _kind(
     "CompositePodGroup",
     description="Groups of pods, or of such groups, that are scheduled together.",
     has_status=True, counts_generations=True, strategic=_CONDITIONED, columns=columns.NAMED,
-    validate=pod_groups.check_composite_group,
+    rules=pod_groups.check_composite_group,
 )  # fmt: skip
 """Served on real servers with the feature gate CompositePodGroup"""
 WORKLOAD: Final = _kind(
     "SchedulingWorkload",
     description="Templates of the PodGroups of a workload, as its controller makes them.",
-    counts_generations=True, columns=columns.NAMED, validate=pod_groups.check_workload,
+    counts_generations=True, columns=columns.NAMED, rules=pod_groups.check_workload,
     conversions={V1ALPHA2: Conversion(shapes.workload_to_current, shapes.workload_to_v1alpha2)},
 )  # fmt: skip
 
@@ -225,7 +225,7 @@ BUDGET: Final = _kind(
     "PodDisruptionBudget",
     description="How many of some pods must stay available. Its status is not computed here.",
     short_names=("pdb",), has_status=True, counts_generations=True, strategic=_CONDITIONED,
-    columns=columns.BUDGET, validate=core.check_budget,
+    columns=columns.BUDGET, rules=core.check_budget,
 )  # fmt: skip
 
 PERSISTENT_VOLUME: Final = _kind(
@@ -233,27 +233,27 @@ PERSISTENT_VOLUME: Final = _kind(
     description="A volume.",
     short_names=("pv",), has_status=True, returns_deleted=True,
     strategic={"metadata": METADATA}, columns=columns.NAMED, defaults=core.default_volume,
-    validate=core.check_volume,
+    rules=core.check_volume,
 )  # fmt: skip
 VOLUME_CLAIM: Final = _kind(
     "PersistentVolumeClaim",
     description="A claim of a volume.",
     short_names=("pvc",), has_status=True, returns_deleted=True,
     strategic=_CONDITIONED, columns=columns.NAMED, defaults=core.default_claim,
-    validate=core.check_claim,
+    rules=core.check_claim,
 )  # fmt: skip
 STORAGE_CLASS: Final = _kind(
     "StorageClass",
     description="How volumes are made, and when claims are bound.",
     short_names=("sc",), returns_deleted=True, columns=columns.NAMED,
-    defaults=core.default_class, validate=core.check_class,
+    defaults=core.default_class, rules=core.check_class,
 )  # fmt: skip
 CSI_NODE: Final = _kind(
     "CSINode",
     description="The CSI drivers on a node, and how many volumes it can attach.",
     returns_deleted=True,
     strategic={"metadata": METADATA, "spec": {"drivers": Merge("name")}},
-    columns=columns.NAMED, validate=core.check_csi_node,
+    columns=columns.NAMED, rules=core.check_csi_node,
 )  # fmt: skip
 CSI_DRIVER: Final = _kind(
     "CSIDriver",
@@ -263,13 +263,13 @@ CSI_DRIVER: Final = _kind(
 STORAGE_CAPACITY: Final = _kind(
     "CSIStorageCapacity",
     description="The room for volumes of a class in a part of the cluster.",
-    returns_deleted=True, columns=columns.NAMED, validate=core.check_capacity,
+    returns_deleted=True, columns=columns.NAMED, rules=core.check_capacity,
 )  # fmt: skip
 VOLUME_ATTACHMENT: Final = _kind(
     "VolumeAttachment",
     description="A volume that is attached to a node, or is to be.",
     has_status=True, returns_deleted=True, columns=columns.NAMED,
-    validate=core.check_attachment,
+    rules=core.check_attachment,
 )  # fmt: skip
 
 BUILTIN: Final = (

@@ -24,9 +24,8 @@ _ONE_TARGET = "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDevice
 _LISTS = ("ints", "bools", "strings", "versions")
 
 
-def check_slice(review: Review) -> list[fields.Cause]:
+def check_slice(root: fields.Field, review: Review) -> None:
     """Check a ResourceSlice."""
-    root = fields.Field(review.new)
     spec = root["spec"]
     fields.driver_name(spec["driver"])
     _pool(spec["pool"])
@@ -45,13 +44,11 @@ def check_slice(review: Review) -> list[fields.Cause]:
     check_skipped_operations(spec["skipNodeOperations"])
     if review.old is not None:
         _immutable(spec, fields.Field(review.old)["spec"])
-    return root.causes
 
 
 def _pool(pool: fields.Field) -> None:
     fields.pool_name(pool["name"])
-    if pool["generation"].integer() < 0:
-        pool["generation"].invalid("must be greater than or equal to 0")
+    pool["generation"].not_negative()
     if pool["resourceSliceCount"].integer() <= 0:
         pool["resourceSliceCount"].invalid("must be greater than 0")
 
@@ -91,11 +88,7 @@ def _most_devices(devices: fields.Field) -> int:
 
 def _shared_counters(sets: fields.Field) -> None:
     """SL-5."""
-    sets.at_most(MAX_COUNTER_SETS)
-    names: set[str] = set()
-    for counters in sets.items():
-        fields.dns_label(counters["name"])
-        counters["name"].unique(names)
+    for counters in fields.named(sets, MAX_COUNTER_SETS):
         if not counters["counters"].entries():
             counters["counters"].required()
         counters["counters"].at_most(MAX_COUNTERS)

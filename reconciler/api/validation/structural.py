@@ -99,9 +99,9 @@ def check(schema: Schema, new: Object, old: Object | None = None) -> list[Cause]
     return root.causes
 
 
-def checked(schema: Schema) -> Callable[[Review], list[Cause]]:
+def checked(schema: Schema) -> Callable[[Field, Review], None]:
     """The rules of a served kind."""
-    return lambda review: check(schema, review.new, review.old)
+    return lambda root, review: _check(schema, root, review.old)
 
 
 def unknown(schema: Schema, value: Any, path: str = "") -> Iterator[str]:

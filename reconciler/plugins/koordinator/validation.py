@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Final
 
 from reconciler.api.validation.columns import NAMED
-from reconciler.api.validation.fields import Cause, Field
+from reconciler.api.validation.fields import Field
 from reconciler.api.validation.kinds import GroupVersion, Object, Review, ServedKind
 
 _TYPES = ("fpga", "gpu", "rdma")
@@ -20,9 +20,8 @@ def default_device(obj: Object, _now: datetime) -> None:
             device.setdefault("health", False)
 
 
-def check_device(review: Review) -> list[Cause]:
+def check_device(root: Field, _review: Review) -> None:
     """Check the devices of one node."""
-    root = Field(review.new)
     for device in root["spec"]["devices"].items():
         if device["type"].text():
             device["type"].one_of(_TYPES)
@@ -39,7 +38,6 @@ def check_device(review: Review) -> list[Cause]:
                 _require(vf, "minor")
                 _check_number(vf["minor"])
                 vf["busID"].text()
-    return root.causes
 
 
 def _check_topology(topology: Field) -> None:
@@ -65,6 +63,6 @@ DEVICE: Final = ServedKind(
     "Device", "devices", "device", (GroupVersion("scheduling.koordinator.sh", "v1alpha1"),),
     description="The devices of one node, as Koordinator's koordlet publishes them.",
     namespaced=False, has_status=True, counts_generations=True, unconditional=False, columns=NAMED,
-    defaults=default_device, validate=check_device,
+    defaults=default_device, rules=check_device,
 )  # fmt: skip
 """Served on real servers once Koordinator's resource definition is installed."""

@@ -222,18 +222,18 @@ _KUEUE: Final = (GroupVersion("kueue.x-k8s.io", "v1beta2"), GroupVersion("kueue.
 WORKLOAD: Final = ServedKind(
     "Workload", "workloads", "workload", _KUEUE,
     short_names=("kwl", "kueueworkload", "kueueworkloads"), has_status=True, counts_generations=True,
-    unconditional=False, columns=NAMED, validate=structural.checked(WORKLOAD_SCHEMA),
+    unconditional=False, columns=NAMED, rules=structural.checked(WORKLOAD_SCHEMA),
 )  # fmt: skip
 """Served on real servers once Kueue is installed, as are the next two."""
 ADMISSION_CHECK: Final = ServedKind(
     "AdmissionCheck", "admissionchecks", "admissioncheck", _KUEUE,
     namespaced=False, short_names=("ac",), has_status=True, counts_generations=True, unconditional=False,
-    columns=NAMED, validate=structural.checked(ADMISSION_CHECK_SCHEMA),
+    columns=NAMED, rules=structural.checked(ADMISSION_CHECK_SCHEMA),
 )  # fmt: skip
 RESOURCE_FLAVOR: Final = ServedKind(
     "ResourceFlavor", "resourceflavors", "resourceflavor", _KUEUE,
     namespaced=False, short_names=("flavor", "flavors", "rf"), counts_generations=True, unconditional=False,
-    columns=NAMED, validate=structural.checked(RESOURCE_FLAVOR_SCHEMA),
+    columns=NAMED, rules=structural.checked(RESOURCE_FLAVOR_SCHEMA),
 )  # fmt: skip
 
 for _model in (Workload, AdmissionCheck, ResourceFlavor):

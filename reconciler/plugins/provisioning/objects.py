@@ -173,7 +173,7 @@ PROVISIONING_REQUEST: Final = ServedKind(
     "ProvisioningRequest", "provisioningrequests", "provisioningrequest",
     (GroupVersion("autoscaling.x-k8s.io", "v1"),),
     short_names=("provreq", "provreqs"), has_status=True, counts_generations=True, unconditional=False,
-    columns=NAMED, validate=structural.checked(PROVISIONING_REQUEST_SCHEMA),
+    columns=NAMED, rules=structural.checked(PROVISIONING_REQUEST_SCHEMA),
 )  # fmt: skip
 """Served on real servers once the resource definition of a cluster autoscaler is installed."""
 
