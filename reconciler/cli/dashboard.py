@@ -30,7 +30,7 @@ from reconciler.cluster.http import CONNECT_SECONDS, HttpTransport
 from reconciler.cluster.kinds import Resource
 from reconciler.errors import ReconcilerError
 from reconciler.operations.log_setup import configure
-from reconciler.operations.serving.access import Denied, Local
+from reconciler.operations.serving.access import Denied, local_only
 from reconciler.operations.serving.port import StatusPort
 
 PORT = "status"
@@ -277,7 +277,7 @@ async def _served(
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
         try:
-            await Local().check(request)
+            await local_only(request)
         except Denied as exc:
             return web.Response(status=exc.status, text=str(exc))
         if request.method not in ("GET", "HEAD"):

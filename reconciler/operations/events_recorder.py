@@ -8,8 +8,11 @@ import asyncio
 import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+import structlog
 from msgspec import Struct
+from msgspec.structs import replace
 
+from reconciler.allocation.dra.claim_shapes import selectors_are_quick
 from reconciler.allocation.explanation import Explanation
 from reconciler.allocation.reason_table import remedy
 from reconciler.analysis.explain.explain import explain_briefly
@@ -28,14 +31,15 @@ from reconciler.control.decisions.allocating import (
 )
 from reconciler.control.decisions.declaration import Decision
 from reconciler.control.decisions.every import Evicted, MoveEvicted, MovesAborted
-from reconciler.control.explainer import Explainer, RefusalQueue
-from reconciler.control.handler import Step
+from reconciler.control.handler import Decide, Step
 from reconciler.control.units import Kind, Unit
 from reconciler.control.waiting import Pending
 from reconciler.errors import counted
 from reconciler.operations.events_writer import Events, Notice, Regarding
 from reconciler.state.nominations import Nominee
 from reconciler.state.store import Store
+
+log = structlog.get_logger()
 
 RECHECK_SECONDS = 1.0
 """Minimum time until a unit is checked again whose claims are being written"""
@@ -108,6 +112,79 @@ class LastingRefusals:
         heapq.heappush(self._due, (self._clock() + seconds, self._entries, held))
 
 
+SHARE = 0.05
+"""Maximum share of the time for explanations. One for a whole fleet takes some milliseconds."""
+UNEXPLAINED = 64
+"""Refusals that wait for their explanation. Further ones are passed on without one."""
+
+
+class Explainer:
+    """Passes on each refusal once, with its explanation if there is time."""
+
+    def __init__(
+        self,
+        store: Store,
+        step: Callable[[Unit], Step],
+        *,
+        clock: Callable[[], float],
+        explained: Callable[[Waits, Explanation | None], None],
+    ) -> None:
+        """`step` says what a unit needs now; `clock` counts seconds; `explained` gets every refusal."""
+        self._store, self._step = store, step
+        self._clock, self._explained = clock, explained
+        self._due: asyncio.Queue[Waits] = asyncio.Queue(UNEXPLAINED)
+
+    def add(self, waits: Waits) -> None:
+        """Add a refusal. Cheap, and never blocks."""
+        if self._due.full():
+            self._explained(waits, None)
+        else:
+            self._due.put_nowait(waits)
+
+    async def run(self) -> None:
+        """Explain and pass on until cancelled."""
+        while True:
+            waits = await self._due.get()
+            began = self._clock()
+            explanation = self._explain(waits)
+            spent = self._clock() - began
+            self._explained(waits, explanation)
+            await asyncio.sleep(spent / SHARE - spent)
+
+    def _explain(self, waits: Waits) -> Explanation | None:
+        """None if the unit needs no devices, or no longer, since the state has changed. None for gangs.
+
+        Also None for claims whose selectors are not evaluated yet: that might block the loop.
+        """
+        if (waits.pod is None and not waits.claims) or waits.gang is not None:
+            return None
+        unit = Unit(Kind.POD, waits.pod) if waits.pod is not None else Unit(Kind.CLAIM, waits.claims[0])
+        try:
+            question = self._step(unit)
+            if not isinstance(question, Decide):
+                return None
+            snapshot = self._store.snapshot_for(question.own)
+            if not selectors_are_quick(question.claims, snapshot):
+                return None
+            found = explain_briefly(question.claims, snapshot, question.nodes)
+        except Exception:
+            # A missing explanation must not stop the reconciler.
+            log.exception("explanation failed", unit=str(unit), decision_id=waits.decision_id)
+            return None
+        if found.allocatable:
+            return None
+        found = replace(found, reason=waits.reason, message=waits.message)
+        log.info(
+            "claim explained",
+            claims=[str(claim) for claim in waits.claims],
+            reason=waits.reason,
+            why=found.short(),
+            remedy=found.remedy,
+            decision_id=waits.decision_id,
+        )
+        return found
+
+
 BACKLOG = 256
 """Queued decisions of each sort; further ones have no Event"""
 
@@ -170,18 +247,13 @@ class EventRecorder:
         self._served = served
         self._store = store
         self._leads, self._still_leads = leads, still_leads
-        self._refusals = RefusalQueue()
-        self._explainer = Explainer(
-            store, self._refusals, step, explain=explain_briefly, clock=clock, explained=self._explained
-        )
+        self._explainer = Explainer(store, step, clock=clock, explained=self._explained)
 
     async def run(self) -> None:
         """Explain and write until cancelled."""
         lasting = self._inbox.lasting
         async with asyncio.TaskGroup() as group:
-            group.create_task(
-                lasting.run(self._in_flight, self._refusals.on_decision), name="hold refusals back"
-            )
+            group.create_task(lasting.run(self._in_flight, self._explainer.add), name="hold refusals back")
             group.create_task(self._explainer.run(), name="explain refusals")
             group.create_task(self._record_outcomes(), name="events of allocations")
             group.create_task(self._record_findings(), name="events of findings")

@@ -19,7 +19,7 @@ from reconciler.operations.metrics.devices import Capacity
 from reconciler.operations.page.panels import Recent
 from reconciler.operations.page.routes import page_routes
 from reconciler.operations.page.sources import Fact, GangEntry, PendingUnit, PlacementView, Question, Sources
-from reconciler.operations.serving.access import Local
+from reconciler.operations.serving.access import local_only
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.serving.server import serving
 from reconciler.plugins.koordinator.fleet import Fleet
@@ -130,7 +130,7 @@ class StillSources(Sources):
 async def standing(objects: Iterable[Object], fleet: Fleet | None = None) -> AsyncIterator[Still]:
     """Serve the page of these objects while the block runs."""
     still, stop = Still(store(*objects), fleet=fleet), asyncio.Event()
-    port = StatusPort(Local())
+    port = StatusPort(local_only)
     port.add(*page_routes(StillSources(still), stop))
     async with serving(port, Settings(), now=utc_now) as still.url:
         try:

@@ -38,6 +38,7 @@ from reconciler.operations.serving.port import Route
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.trace import Tracer
 
 
 _Count = Callable[[Decision], None]
@@ -357,21 +358,7 @@ class Traces(NoTraces):
 
     def transport(self, behind: Transport) -> Transport:
         """The transport with a span for each request."""
-        return _Traced(behind, self)
-
-    @contextmanager
-    def request(self, request: Request) -> Iterator[list[int]]:
-        """The span of a request. The caller appends the HTTP status to the list."""
-        from opentelemetry.trace import SpanKind  # noqa: PLC0415
-
-        verb, resource = verb_and_resource(request.method, request.path)
-        attributes = {"http.request.method": request.method, "url.path": request.path}
-        status: list[int] = []
-        with self._tracer.start_as_current_span(
-            f"{verb} {resource}", kind=SpanKind.CLIENT, attributes=attributes
-        ) as span:
-            yield status
-            span.set_attribute("http.response.status_code", status[0])
+        return _Traced(behind, self._tracer)
 
     async def close(self) -> None:
         """Export the remaining spans, in a thread because the collector may be unreachable."""
@@ -387,17 +374,17 @@ def tracing() -> NoTraces:
 class _Traced:
     """Traces requests, not watches: these last as long as the process."""
 
-    def __init__(self, behind: Transport, traces: Traces) -> None:
-        self._behind = behind
-        self._traces = traces
+    def __init__(self, behind: Transport, tracer: "Tracer") -> None:
+        self._behind, self._tracer = behind, tracer
+        self.stream = behind.stream
 
     async def send(self, request: Request) -> Response:
         """See `Transport.send`."""
-        with self._traces.request(request) as status:
-            response = await self._behind.send(request)
-            status.append(response.status)
-            return response
+        from opentelemetry.trace import SpanKind  # noqa: PLC0415
 
-    def stream(self, request: WatchRequest) -> Lines:
-        """See `Transport.stream`."""
-        return self._behind.stream(request)
+        name = " ".join(verb_and_resource(request.method, request.path))
+        about = {"http.request.method": request.method, "url.path": request.path}
+        with self._tracer.start_as_current_span(name, kind=SpanKind.CLIENT, attributes=about) as span:
+            response = await self._behind.send(request)
+            span.set_attribute("http.response.status_code", response.status)
+            return response

@@ -8,9 +8,9 @@ import hashlib
 import hmac
 import ipaddress
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 from aiohttp import web
@@ -32,22 +32,16 @@ class Denied(Exception):
         self.headers = headers or {}
 
 
-class Access(Protocol):
-    """Allows or denies requests."""
-
-    async def check(self, request: web.BaseRequest) -> None:
-        """Return if the request is allowed. Raises Denied otherwise."""
+Access = Callable[[web.BaseRequest], Awaitable[None]]
+"""Returns if a request is allowed. Raises Denied otherwise"""
 
 
-class Local:
-    """Allows requests from this machine, for loopback host names only: a page in a local browser may resolve
+async def local_only(request: web.BaseRequest) -> None:
+    """Allow requests from this machine, for loopback host names only: a page in a local browser may resolve
     its own name to this address (DNS rebinding).
     """
-
-    async def check(self, request: web.BaseRequest) -> None:
-        """See `Access.check`."""
-        if not is_loopback(_host(request.host)):
-            raise Denied(403, "forbidden: use localhost as the host name")
+    if not is_loopback(_host(request.host)):
+        raise Denied(403, "forbidden: use localhost as the host name")
 
 
 class Token:
@@ -61,7 +55,7 @@ class Token:
         self._read()
 
     async def check(self, request: web.BaseRequest) -> None:
-        """See `Access.check`."""
+        """See `Access`."""
         try:
             self._read()
         except Rejected as exc:
@@ -137,7 +131,7 @@ class Review:
         self._asking = asyncio.Semaphore(AT_ONCE)
 
     async def check(self, request: web.BaseRequest) -> None:
-        """See `Access.check`."""
+        """See `Access`."""
         token = bearer(request)
         # Cache only a hash of the token.
         key = (hashlib.sha256(token.encode()).digest(), request.method.lower(), request.path)

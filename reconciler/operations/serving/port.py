@@ -65,7 +65,7 @@ class StatusPort:
         self._busy += 1
         try:
             if route is None or not route.open:
-                await self._access.check(request)
+                await self._access(request)
             if route is None:
                 return _text(404, "404 page not found")
             if request.method not in route.methods:

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from reconciler.cluster.client import Client
 from reconciler.errors import Rejected
-from reconciler.operations.serving.access import Access, Local, Review, Token, is_loopback
+from reconciler.operations.serving.access import Access, Review, Token, is_loopback, local_only
 from reconciler.operations.serving.port import MALFORMED, StatusPort
 from reconciler.settings import Settings
 
@@ -190,15 +190,15 @@ def access_for(settings: Settings, client: Client, clock: Callable[[], float]) -
     if settings.status_token_file is not None and settings.status_token_review:
         raise Rejected("set only one of status_token_file and status_token_review")
     if settings.status_token_file is not None:
-        return Token(settings.status_token_file)
+        return Token(settings.status_token_file).check
     if settings.status_token_review:
-        return Review(client, clock)
+        return Review(client, clock).check
     if not is_loopback(settings.status_address):
         raise Rejected(
             f"the status port needs access control on {settings.status_address}: set status_token_file or "
             "status_token_review"
         )
-    return Local()
+    return local_only
 
 
 @asynccontextmanager

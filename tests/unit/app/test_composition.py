@@ -19,7 +19,7 @@ from reconciler.control.decisions.allocating import WritesPaused
 from reconciler.control.decisions.declaration import Decision
 from reconciler.embedded import serve
 from reconciler.errors import Rejected
-from reconciler.operations.serving.access import Local
+from reconciler.operations.serving.access import local_only
 from reconciler.operations.serving.port import StatusPort
 from reconciler.settings import REMOVED, Settings, load
 from tests.tools.checkout import ROOT
@@ -84,7 +84,7 @@ async def built(*, port: bool = False, **flags: Any) -> Built:
     async with serve(cluster.api) as url, connect(server=url) as transport:
         faulty = Faulty(transport)
         settings = tuned(embedded=True, **flags)
-        status = StatusPort(Local()) if port else None
+        status = StatusPort(local_only) if port else None
         told: list[Decision] = []
         parts = await build(settings, faulty, stop=asyncio.Event(), on_decision=told.append, port=status)
         return Built(parts, faulty.sent, told)

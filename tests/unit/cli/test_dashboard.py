@@ -83,7 +83,7 @@ class Node:
 async def pages(folder: Path) -> AsyncIterator[tuple[Node, str]]:
     """The node, and the URL of its API server. The page is served as in a pod: with TLS and for a token."""
     (folder / "token").write_text("of-the-page\n")
-    status = StatusPort(Token(folder / "token"))
+    status = StatusPort(Token(folder / "token").check)
 
     async def page(request: web.BaseRequest) -> web.StreamResponse:
         return web.Response(text=PAGE + request.query_string, headers={"Content-Security-Policy": "strict"})

@@ -29,7 +29,7 @@ from reconciler.control.decisions.declaration import Decision
 from reconciler.errors import Retry
 from reconciler.operations.journal.entries import paths
 from reconciler.operations.metrics.catalogue import CATALOGUE
-from reconciler.operations.serving.access import Local
+from reconciler.operations.serving.access import local_only
 from reconciler.operations.serving.port import StatusPort
 from tests.tools.checkout import DOCS, ROOT
 from tests.tools.hostile_server import Faults, Hostile
@@ -52,7 +52,7 @@ class World:
 
     cluster: Cluster
     hostile: Hostile
-    port: StatusPort = field(default_factory=lambda: StatusPort(Local()))
+    port: StatusPort = field(default_factory=lambda: StatusPort(local_only))
     decisions: list[Decision] = field(default_factory=list)
     made: int = 0
 

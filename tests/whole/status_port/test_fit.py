@@ -16,7 +16,7 @@ from aiohttp.test_utils import make_mocked_request
 
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control.decisions.allocating import Allocated
-from reconciler.operations.serving.access import Local
+from reconciler.operations.serving.access import local_only
 from reconciler.operations.serving.port import AT_ONCE, REFUSAL_SECONDS, StatusPort
 from reconciler.operations.serving.questions import MAX_BYTES, Busy, FitEndpoint, question_route
 from reconciler.state.nodes.table import Nodes
@@ -128,7 +128,7 @@ def test_who_asks_while_another_question_is_answered_waits_for_the_refusal_and_t
     async def busy(_request: web.BaseRequest, _text: str) -> dict[str, Any]:
         raise Busy("another question is in progress")
 
-    port = StatusPort(Local())
+    port = StatusPort(local_only)
     port.add(question_route("/fit", busy))
 
     async def asked(method: str, path: str) -> tuple[int, float]:

@@ -11,7 +11,7 @@ from reconciler.control.decisions.declaration import PREFIX
 from reconciler.operations.metrics.catalogue import CATALOGUE
 from reconciler.operations.metrics.devices import Capacity
 from reconciler.operations.metrics.meters import Meters, Readings, metrics_routes
-from reconciler.operations.serving.access import Local
+from reconciler.operations.serving.access import local_only
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.serving.server import serving
 from reconciler.settings import Settings
@@ -217,7 +217,7 @@ async def test_other_metrics_are_served_if_device_metrics_fail():
         raise ValueError("odd")
 
     meters, readings = Meters(process=False), Readings()
-    port = StatusPort(Local())
+    port = StatusPort(local_only)
     port.add(*metrics_routes(meters, readings))
     readings.add([], refresh=[Capacity(broken).refresh])
     with capture_logs() as lines:

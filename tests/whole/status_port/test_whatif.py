@@ -12,7 +12,7 @@ import yaml
 
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control.decisions.allocating import Allocated
-from reconciler.operations.serving.access import Local
+from reconciler.operations.serving.access import local_only
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.serving.questions import (
     MAX_BYTES,
@@ -121,7 +121,7 @@ async def test_the_endpoint_needs_access_to_the_port(tmp_path):
 async def test_invalid_questions_are_rejected(
     query: str, body: bytes | str, kind: str, status: int, said: str
 ):
-    port = StatusPort(Local())
+    port = StatusPort(local_only)
     port.add(*whatif_routes(WhatifEndpoint(Store(Semantics()), Nodes(), PodGroups(), ready=lambda: True).ask))
     async with serving(port, Settings(), now=utc_now) as url:
         answer = await post(f"{url}/whatif{query}", body, kind)
@@ -147,7 +147,7 @@ async def test_no_answer_before_all_objects_are_listed():
 
 
 async def test_an_answer_has_a_timeout():
-    port = StatusPort(Local())
+    port = StatusPort(local_only)
     ask = WhatifEndpoint(Store(Semantics()), Nodes(), PodGroups(), ready=lambda: True).ask
     port.add(*whatif_routes(ask, seconds=0.0))
     async with serving(port, Settings(), now=utc_now) as url:

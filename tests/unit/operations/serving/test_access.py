@@ -276,7 +276,7 @@ class Judge(Nobody):
 async def test_a_review_is_cached_for_a_while():
     judge, now = Judge(), 0.0
     judge.go.set()
-    port = StatusPort(Review(Client(judge), lambda: now))
+    port = StatusPort(Review(Client(judge), lambda: now).check)
     port.add(Route("/metrics", hello), Route("/statusz", hello))
     async with serving(port, Settings(), now=utc_now) as url:
         for _ in range(3):

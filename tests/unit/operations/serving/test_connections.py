@@ -18,7 +18,7 @@ from yarl import URL
 from reconciler.operations.log_setup import configure
 from reconciler.operations.metrics import catalogue as of
 from reconciler.operations.metrics.meters import labelled
-from reconciler.operations.serving.access import Local
+from reconciler.operations.serving.access import local_only
 from reconciler.operations.serving.port import Route, StatusPort
 from reconciler.operations.serving.questions import question_route
 from reconciler.operations.serving.server import LIMITS, MAX_HEADERS, Limits, serving
@@ -54,7 +54,7 @@ async def hello(_: web.BaseRequest) -> web.StreamResponse:
 
 @asynccontextmanager
 async def served(door: Door | None = None, limits: Limits = LIMITS, **flags: Any) -> AsyncIterator[URL]:
-    port = StatusPort(Local())
+    port = StatusPort(local_only)
     port.add(Route("/livez", hello, open=True), Route("/slow", (door or Door()).answer, open=True))
     port.add(Route("/body", repeat, methods=("POST",)))
     async with serving(port, Settings(**flags), now=utc_now, limits=limits) as url:
@@ -249,7 +249,7 @@ async def never(_: web.BaseRequest, __: str) -> dict[str, Any]:
 
 async def post(kind: str, body: AsyncIterator[bytes], **terms: float) -> tuple[int, str]:
     """Status and text of the refusal."""
-    port = StatusPort(Local())
+    port = StatusPort(local_only)
     port.add(question_route("/ask", never, **terms))
     async with (
         serving(port, Settings(), now=utc_now) as url,

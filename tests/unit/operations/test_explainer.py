@@ -7,14 +7,13 @@ from itertools import count
 from structlog.testing import capture_logs
 
 from reconciler.allocation.explanation import Explanation
-from reconciler.analysis.explain.explain import explain_briefly
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
-from reconciler.control.decisions.allocating import Freed, Waits
-from reconciler.control.explainer import BACKLOG, SHARE, Explainer, RefusalQueue
+from reconciler.control.decisions.allocating import Waits
 from reconciler.control.handler import Decide, Nothing, Step
 from reconciler.control.units import Kind, Unit
+from reconciler.operations.events_recorder import SHARE, UNEXPLAINED, Explainer
 from reconciler.state.store import Store
 from reconciler.state.trial import store_of
 from tests.tools.builders import claim, device_class, devices, node, request, resource_slice, typed
@@ -43,12 +42,9 @@ class Listening:
         self.units: list[Unit] = []
         self._step = step
         self._ticks: Iterator[int] = count()
-        self.refusals = RefusalQueue()
         self.explainer = Explainer(
             store(),
-            self.refusals,
             self.step,
-            explain=explain_briefly,
             clock=lambda: next(self._ticks) * 0.5,
             explained=self.explained,
         )
@@ -70,7 +66,7 @@ class Listening:
 
 async def test_a_refusal_is_explained_with_the_reason_it_was_told_with():
     listening = Listening(asked(2))
-    listening.refusals.on_decision(WAITS)
+    listening.explainer.add(WAITS)
     await listening.run(1)
     ((waits, explanation),) = listening.heard
     assert waits is WAITS
@@ -81,7 +77,7 @@ async def test_a_refusal_is_explained_with_the_reason_it_was_told_with():
 
 async def test_a_pod_is_explained_as_a_pod():
     listening = Listening(asked(2))
-    listening.refusals.on_decision(Waits((KEY,), ObjectKey("default", "p"), "DevicesInUse", ""))
+    listening.explainer.add(Waits((KEY,), ObjectKey("default", "p"), "DevicesInUse", ""))
     await listening.run(1)
     assert listening.units == [Unit(Kind.POD, ObjectKey("default", "p"))]
 
@@ -89,23 +85,16 @@ async def test_a_pod_is_explained_as_a_pod():
 async def test_what_has_changed_since_is_passed_on_without():
     for step in (Nothing(), asked(1)):
         listening = Listening(step)
-        listening.refusals.on_decision(WAITS)
+        listening.explainer.add(WAITS)
         await listening.run(1)
         assert listening.heard == [(WAITS, None)]
-
-
-async def test_other_decisions_are_not_its_business():
-    listening = Listening(asked(2))
-    listening.refusals.on_decision(Freed(KEY, "why"))
-    await listening.run(1)
-    assert listening.heard == []
 
 
 async def test_each_explanation_is_paid_for_by_a_pause():
     """By the clock given, each takes half a second; by the loop's, nothing: only the pauses count."""
     listening = Listening(asked(2))
     for _ in range(3):
-        listening.refusals.on_decision(WAITS)
+        listening.explainer.add(WAITS)
     pause = 0.5 / SHARE - 0.5
     await listening.run(2 * pause - 0.1)
     assert len(listening.heard) == 2
@@ -113,8 +102,8 @@ async def test_each_explanation_is_paid_for_by_a_pause():
 
 async def test_beyond_a_backlog_refusals_are_passed_on_at_once_without():
     listening = Listening(asked(2))
-    for _ in range(BACKLOG + 2):
-        listening.refusals.on_decision(WAITS)
+    for _ in range(UNEXPLAINED + 2):
+        listening.explainer.add(WAITS)
     await listening.run(1)
     without = [one for one in listening.heard if one == (WAITS, None)]
     assert (len(without), len(listening.heard)) == (2, 3)
@@ -122,7 +111,7 @@ async def test_beyond_a_backlog_refusals_are_passed_on_at_once_without():
 
 async def test_an_explanation_that_fails_is_logged_and_the_refusal_passed_on():
     listening = Listening(ZeroDivisionError())
-    listening.refusals.on_decision(WAITS)
+    listening.explainer.add(WAITS)
     with capture_logs() as lines:
         await listening.run(1)
     assert listening.heard == [(WAITS, None)]
