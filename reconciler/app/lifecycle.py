@@ -3,7 +3,6 @@ end.
 """
 
 import asyncio
-import ctypes
 import gc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -13,7 +12,7 @@ from random import random
 import structlog
 from msgspec import Struct
 
-from reconciler.aio.tasks import COLLECTIONS, Stopped, forever, unless
+from reconciler.aio.tasks import COLLECTIONS, Stopped, forever, give_memory_back, unless
 from reconciler.api.migrate.special_claims import mapping, read_map
 from reconciler.api.plugins import PLUGINS
 from reconciler.app.control import build_control, learner_of, placing, recording, switches
@@ -77,7 +76,7 @@ def template_maker_of(
     return TemplateMaker(intake, sink, client, resources=resources, leads=leads)
 
 
-COLLECT_SECONDS, COLLECT_SHARE = 60.0, 1 / 2000
+COLLECT_SECONDS, COLLECT_SHARE = 60.0, 1 / 1000
 """Pause between full collections, and the most of all time that they may take: they hold the loop"""
 FREEZE_SECONDS = 0.05
 """How often a listing under way is looked at"""
@@ -129,8 +128,8 @@ async def _watch_on_demand(client: Client, kind: str, intake: Intake, sink: Sink
 async def _spare_the_collector(intake: Intake) -> None:
     """Listed objects stay, as do the pools that are built of them; to traverse them at every collection would
     block the loop for tens of milliseconds with ten thousand devices. That holds during a long listing, too.
-    Little garbage is circular: errors of requests, and connections that were lost. By itself, the collector
-    would look for it once in half an hour.
+    Little garbage is circular: connections that were lost, errors of requests. By itself, the collector would
+    look for it once in half an hour.
     """
     before = gc.get_threshold()
     gc.set_threshold(*COLLECTIONS)
@@ -142,28 +141,14 @@ async def _spare_the_collector(intake: Intake) -> None:
             starting = not intake.listed.is_set() or intake.store.supply.inventory.unbuilt
             if not starting or gc.get_count()[1] >= GROWN:
                 gc.freeze()  # without a collection, which would walk it once more
-        seen, spent, clock = 0, 0.0, asyncio.get_running_loop().time
+        seen, spent = 0, 0.0
         while True:
             await asyncio.sleep(max(COLLECT_SECONDS, spent / COLLECT_SHARE))
             young = gc.get_stats()[0]["collections"]
             if young > seen:  # otherwise next to nothing has been made since
-                began = clock()
-                gc.collect()
-                give_memory_back()
-                seen, spent = young, clock() - began
+                seen, spent = young, give_memory_back()
     finally:
         gc.set_threshold(*before)
-
-
-_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-
-
-def give_memory_back() -> None:
-    """Return what is free between used blocks to the system, which glibc alone does not do by itself: a
-    takeover needs much for a moment.
-    """
-    if _trim is not None:
-        _trim(0)
 
 
 async def build(

@@ -10,13 +10,13 @@ from msgspec import Struct
 from reconciler.api.objects.changes import Change, Changed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
-from reconciler.api.objects.meta import ApiObject, ObjectKey
+from reconciler.api.objects.meta import ApiObject, ObjectKey, PoolID
 from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.errors import Inconsistent
 from reconciler.state.delta import Delta
-from reconciler.state.devices.ledger import Ledger, RetainedDraws
+from reconciler.state.devices.ledger import Drawn, Ledger, RetainedDraws
 from reconciler.state.devices.occupancy_columns import OccupancyColumns
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.held_back import Reserved
@@ -83,12 +83,18 @@ class Fork(Struct, frozen=True, eq=False):
         return Forked(self)
 
 
+def no_draws(_: PoolID) -> Mapping[str, Drawn]:
+    """Pools that never change retain none."""
+    return {}
+
+
 class Forked(Store):
     """A store with a given fleet. Its devices cannot change; everything else can."""
 
     def __init__(self, fork: Fork) -> None:
         super().__init__(fork.snapshot.rules)
-        self.supply = Supply(fork.snapshot.rules, self._retained_of, fork.snapshot)
+        # No method of its own: a store in a circle would stay in memory until a full collection.
+        self.supply = Supply(fork.snapshot.rules, no_draws, fork.snapshot)
         self._ledger, self.retained, self._columns = fork.ledger, fork.retained, fork.columns
         self._claims.update(fork.claims())
         self._pods.update(fork.pods)

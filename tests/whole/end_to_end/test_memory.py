@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.app.lifecycle import COLLECT_SECONDS, give_memory_back
+from reconciler.aio.tasks import give_memory_back
+from reconciler.app.lifecycle import COLLECT_SECONDS
 from reconciler.control.decisions.allocating import Allocated
 from tests.tools.running_reconciler import Cluster, reconciling
 from tests.tools.small_fleet import claim, device_class, devices, node

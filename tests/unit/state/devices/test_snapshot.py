@@ -1,5 +1,6 @@
 """Recent values are cached, and memory is bounded."""
 
+import weakref
 from functools import partial
 
 import numpy as np
@@ -211,3 +212,14 @@ def test_devices_of_a_fork_cannot_change():
     fork = Forked.fork_of(filled(node("n"))).store()
     with pytest.raises(Inconsistent):
         fork.apply(Changed("ResourceSlice", typed(resource_slice("s", devices("A"), nodeName="n"))))
+
+
+def test_a_fork_is_freed_as_soon_as_nobody_has_it():
+    """It has copies of all that is held: as circular garbage it would stay for minutes."""
+    fork = Forked.fork_of(
+        filled(node("n"), resource_slice("s", devices("A"), nodeName="n"), held("h", hold("A")))
+    ).store()
+    fork.apply(Removed("ResourceClaim", ObjectKey("default", "h")))
+    gone = [weakref.ref(part) for part in (fork, fork.supply, fork.snapshot().topology)]
+    del fork
+    assert [part() for part in gone] == [None, None, None]
