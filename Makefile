@@ -62,7 +62,7 @@ EXAMPLES  ?= 35
 soak: $(STAMP)  ## thousands of simulated schedules that `make test` does not have, and properties on many times more examples
 	$(BIN)/python -m tests.tools.simulation --first $(FIRST) --schedules $(SCHEDULES)
 	for kind in sockets pair gangs moves bursts announced; do \
-	  $(BIN)/python -m tests.tools.simulation --first $(FIRST) --schedules $$(( $(SCHEDULES) / 10 )) --$$kind || exit 1; \
+	  $(BIN)/python -m tests.tools.simulation --first $(FIRST) --schedules $$(( $(SCHEDULES) / 10 )) --kind $$kind || exit 1; \
 	done
 	$(BIN)/python -m tests.tools.room_twin --first $(FIRST) --cases $$(( 2 * $(SCHEDULES) ))
 	$(BIN)/python -m tests.tools.hard_twin --first $(FIRST) --cases $$(( 2 * $(SCHEDULES) / 5 ))

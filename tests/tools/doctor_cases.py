@@ -21,7 +21,6 @@ from tests.tools.doctor_manifests import (
     old_taint_rule,
     part,
     using,
-    yaml_of,
 )
 from tests.tools.gangs import child_of, composite_group, pod_group
 from tests.tools.small_fleet import pod
@@ -29,167 +28,151 @@ from tests.tools.small_fleet import pod
 IN_TREE = "spec.parentCompositePodGroupName"
 
 CASES = [
-    Case("unreadable", "broken YAML", "a: [", ("",), "expected"),
-    Case("unreadable", "no apiVersion", yaml_of({**ONE, "apiVersion": None}), ("apiVersion",), "missing"),
+    Case("unreadable", "broken YAML", "a: [", "", "expected"),
+    Case("unreadable", "no apiVersion", {**ONE, "apiVersion": None}, "apiVersion", "missing"),
     Case(
         "unreadable",
         "devices of an old shape",
-        yaml_of(part("s", {"name": "a", "basic": {}})),
-        ("spec.devices[0].basic",),
+        part("s", {"name": "a", "basic": {}}),
+        "spec.devices[0].basic",
     ),
     Case(
         "unreadable",
         "a request of an old shape",
-        yaml_of({**claim("c"), "spec": {"devices": {"requests": [{"name": "r", "deviceClassName": "gpu"}]}}}),
-        ("spec.devices.requests[0].deviceClassName",),
+        {**claim("c"), "spec": {"devices": {"requests": [{"name": "r", "deviceClassName": "gpu"}]}}},
+        "spec.devices.requests[0].deviceClassName",
     ),
-    Case("old-version", "v1beta2", yaml_of(OLD), ("apiVersion",), "v1beta2"),
-    Case("api-rules", "a count of zero", yaml_of(part("s", A, generation=-1)), ("spec.pool.generation",)),
+    Case("old-version", "v1beta2", OLD, "apiVersion", "v1beta2"),
+    Case("api-rules", "a count of zero", part("s", A, generation=-1), "spec.pool.generation"),
     Case(
         "api-rules",
         "33 requests",
-        yaml_of(
-            {
-                **claim("c"),
-                "spec": {
-                    "devices": {
-                        "requests": [
-                            {"name": f"r{n}", "exactly": {"deviceClassName": "gpu"}} for n in range(33)
-                        ]
-                    }
-                },
-            }
-        ),
-        ("spec.devices.requests",),
+        {
+            **claim("c"),
+            "spec": {
+                "devices": {
+                    "requests": [{"name": f"r{n}", "exactly": {"deviceClassName": "gpu"}} for n in range(33)]
+                }
+            },
+        },
+        "spec.devices.requests",
         "32",
     ),
-    Case(
-        "api-rules",
-        "of a status",
-        yaml_of(claim("c", held=("A",))),
-        ("status.allocation.devices.results[0].device",),
-    ),
+    Case("api-rules", "of a status", claim("c", held=("A",)), "status.allocation.devices.results[0].device"),
     Case(
         "unreadable",
         "a device of neither kind",
         composed({"name": "a", "composite": {}}, {"name": "b"}),
-        ("spec.devices[1]",),
+        "spec.devices[1]",
         "neither of basic and composite",
     ),
     Case(
         "unknown-field",
         "a slip",
-        yaml_of(part("s", device("a", bindToNode=True))),
-        ("spec.devices[0].bindToNode",),
+        part("s", device("a", bindToNode=True)),
+        "spec.devices[0].bindToNode",
         "did you mean bindsToNode?",
     ),
     Case(
         "unknown-field",
         "requests in the configuration of a class",
-        yaml_of(
-            {
-                **device_class(),
-                "spec": {"config": [{"requests": ["x"], "opaque": {"driver": "d", "parameters": {}}}]},
-            }
-        ),
-        ("spec.config[0].requests",),
+        {
+            **device_class(),
+            "spec": {"config": [{"requests": ["x"], "opaque": {"driver": "d", "parameters": {}}}]},
+        },
+        "spec.config[0].requests",
     ),
     Case(
         "unknown-field",
         "of a pod, newer than this program",
-        yaml_of(pod("p", newer=1)),
-        ("spec.newer",),
+        pod("p", newer=1),
+        "spec.newer",
         "ignored: newer, which could change the answer",
     ),
     Case(
-        "api-rules",
-        "a PodGroup that is no gang",
-        yaml_of(pod_group(least=0)),
-        ("spec.schedulingPolicy.gang.minCount",),
+        "api-rules", "a PodGroup that is no gang", pod_group(least=0), "spec.schedulingPolicy.gang.minCount"
     ),
     Case(
         "unused-field",
         "gangs of 1.35",
-        yaml_of(pod("p", workloadRef={"name": "w", "podGroup": "g"})),
-        ("spec.workloadRef",),
+        pod("p", workloadRef={"name": "w", "podGroup": "g"}),
+        "spec.workloadRef",
         "ignored: workloadRef, which could change the answer",
     ),
     Case(
         "selector-refused",
         "of a taint rule of 1.33",
-        yaml_of(old_taint_rule(selectors=[{"cel": {"expression": "device.nonsense"}}])),
-        ("spec.deviceSelector.selectors[0].cel.expression",),
+        old_taint_rule(selectors=[{"cel": {"expression": "device.nonsense"}}]),
+        "spec.deviceSelector.selectors[0].cel.expression",
     ),
     Case(
         "missing-class",
         "of a taint rule of 1.33",
-        yaml_of(old_taint_rule(deviceClassName="x")),
-        ("spec.deviceSelector.deviceClassName",),
+        old_taint_rule(deviceClassName="x"),
+        "spec.deviceSelector.deviceClassName",
     ),
     Case(
         "unknown-kind",
         "of Koordinator",
-        yaml_of(
-            {
-                "apiVersion": "scheduling.koordinator.sh/v1alpha1",
-                "kind": "Reservation",
-                "metadata": {"name": "x"},
-            }
-        ),
-        ("kind",),
+        {
+            "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+            "kind": "Reservation",
+            "metadata": {"name": "x"},
+        },
+        "kind",
         "the devices that a Reservation keeps count as free",
     ),
     Case(
         "unknown-kind",
         "newer than this program",
-        yaml_of({"apiVersion": "resource.k8s.io/v2", "kind": "DeviceLease", "metadata": {"name": "x"}}),
-        ("kind",),
+        {"apiVersion": "resource.k8s.io/v2", "kind": "DeviceLease", "metadata": {"name": "x"}},
+        "kind",
         "ignored: DeviceLease of resource.k8s.io/v2, which could change the answer",
     ),
     Case(
         "claim-source",
         "in a Job",
-        yaml_of(job({"name": "c", "source": {"resourceClaimName": "x"}})),
-        ("spec.template.spec.resourceClaims[0].source",),
+        job({"name": "c", "source": {"resourceClaimName": "x"}}),
+        "spec.template.spec.resourceClaims[0].source",
     ),
     Case(
         "unrendered-template",
         "that is no YAML",
         "{{- if .Values.on }}\na: 1\n{{- end }}\n",
-        ("",),
+        "",
         "{{- if .Values.on }}; render it first",
     ),
-    Case("claim-entry", "no source", yaml_of(using({"name": "a"})), ("spec.resourceClaims[0]",), "one of"),
+    Case("claim-entry", "no source", using({"name": "a"}), "spec.resourceClaims[0]", "one of"),
     Case(
         "claim-entry",
         "an entry that is not declared",
-        yaml_of(claim("c"), using(from_claim("a", "c"), container="initContainers", name="b")),
-        ("spec.initContainers[0].resources.claims[0].name",),
+        (claim("c"), using(from_claim("a", "c"), container="initContainers", name="b")),
+        "spec.initContainers[0].resources.claims[0].name",
         'Not found: "b"',
     ),
     Case(
         "claim-entry",
         "a request that the claim does not have",
-        yaml_of(claim("c"), using(from_claim("a", "c"), name="a", request="rr")),
-        ("spec.containers[0].resources.claims[0].request",),
+        (claim("c"), using(from_claim("a", "c"), name="a", request="rr")),
+        "spec.containers[0].resources.claims[0].request",
         "has no request rr",
     ),
     Case(
         "missing-claim",
         "a slip",
-        yaml_of(claim("claim"), using(from_claim("a", "clam"))),
-        ("spec.resourceClaims[0].resourceClaimName",),
+        (claim("claim"), using(from_claim("a", "clam"))),
+        "spec.resourceClaims[0].resourceClaimName",
         "did you mean claim?",
     ),
     Case(
         "missing-claim",
         "a template, in a Job",
-        yaml_of(job({"name": "a", "resourceClaimTemplateName": "t"})),
-        ("spec.template.spec.resourceClaims[0].resourceClaimTemplateName",),
+        job({"name": "a", "resourceClaimTemplateName": "t"}),
+        "spec.template.spec.resourceClaims[0].resourceClaimTemplateName",
         "ResourceClaimTemplate default/t",
     ),
     *(
-        Case("group-tree", name, yaml_of(*groups), (field,), says)
+        Case("group-tree", name, groups, field, says)
         for name, groups, field, says in (
             (
                 "a slip",
@@ -226,53 +209,47 @@ CASES = [
             ),
         )
     ),
-    Case("koordinator-shape", "no spec", yaml_of(koordinator("{}", spec={})), ("spec",)),
+    Case("koordinator-shape", "no spec", koordinator("{}", spec={}), "spec"),
     Case(
         "koordinator-shape",
         "no JSON",
-        yaml_of(koordinator("{a: 1}")),
-        ("metadata.annotations[scheduling.koordinator.sh/gpu-partitions]",),
+        koordinator("{a: 1}"),
+        "metadata.annotations[scheduling.koordinator.sh/gpu-partitions]",
     ),
-    Case("selector-refused", "no CEL", yaml_of(device_class("device.")), (IN_CLASS,)),
+    Case("selector-refused", "no CEL", device_class("device."), IN_CLASS),
     Case(
         "selector-refused",
         "an unknown field",
-        yaml_of(GPU, claim("c", "device.drvr == ''")),
-        (f"{IN_CLAIM}.selectors[0].cel.expression",),
+        (GPU, claim("c", "device.drvr == ''")),
+        f"{IN_CLAIM}.selectors[0].cel.expression",
     ),
     Case(
         "selector-refused",
         "a text of unknown length",
-        yaml_of(GPU, claim("c", "device.driver.split('.')[0].lowerAscii() == 'a'")),
-        (f"{IN_CLAIM}.selectors[0].cel.expression",),
+        (GPU, claim("c", "device.driver.split('.')[0].lowerAscii() == 'a'")),
+        f"{IN_CLAIM}.selectors[0].cel.expression",
         "unknown length",
     ),
     Case(
         "selector-raises",
         "a derived attribute",
-        yaml_of(ONE, GPU, deriving("device.attributes['x'].y")),
-        (f"{IN_CLAIM}.derivedAttributes[0].expression",),
+        (ONE, GPU, deriving("device.attributes['x'].y")),
+        f"{IN_CLAIM}.derivedAttributes[0].expression",
         "no such key: y",
     ),
     Case(
         "selector-raises",
         "not on all",
-        yaml_of(part("s", device("a", attributes={"kind": "x"}), B), device_class(kind_is("x"))),
-        (IN_CLASS,),
+        (part("s", device("a", attributes={"kind": "x"}), B), device_class(kind_is("x"))),
+        IN_CLASS,
         "gpu.example.com/p/b",
     ),
     Case(
         "matches-nothing",
         "a request of its class",
-        yaml_of(ONE, GPU, claim("c", "false")),
-        (f"{IN_CLAIM}.selectors",),
+        (ONE, GPU, claim("c", "false")),
+        f"{IN_CLAIM}.selectors",
         "class gpu",
     ),
-    Case(
-        "missing-class",
-        "a slip",
-        yaml_of(GPU, claim("c", wants="gppu")),
-        (f"{IN_CLAIM}.deviceClassName",),
-        "gppu",
-    ),
+    Case("missing-class", "a slip", (GPU, claim("c", wants="gppu")), f"{IN_CLAIM}.deviceClassName", "gppu"),
 ]

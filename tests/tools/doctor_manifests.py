@@ -1,6 +1,7 @@
 """What the cases of the doctor are made of: small manifests, and their parts."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +14,25 @@ GATES = "dra-reconciler.io/device-extensions"
 
 @dataclass(frozen=True)
 class Case:
+    """What a check finds in some manifests: in which field, or fields, and what it says of each."""
+
     check: str
     name: str
-    text: str
-    fields: tuple[str, ...] = ()
+    given: str | Object | Iterable[Object]
+    """One object, several, or text"""
+    field: str | tuple[str, ...] = ()
     says: str = ""
     gates: frozenset[str] = ALL_GATES
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        return (self.field,) if isinstance(self.field, str) else self.field
+
+    @property
+    def text(self) -> str:
+        if isinstance(self.given, str):
+            return self.given
+        return yaml_of(self.given) if isinstance(self.given, dict) else yaml_of(*self.given)
 
 
 def yaml_of(*objects: Object) -> str:

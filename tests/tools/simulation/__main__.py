@@ -10,26 +10,36 @@ from time import perf_counter
 
 import click
 
-from tests.tools.simulation.mutants import ANNOUNCING, BURSTING, EVICTING, GANGED, MOVING, MUTANTS, PAIRED
+from tests.tools.simulation.mutants import BY_KIND, EVERY
 from tests.tools.simulation.process import Say
 from tests.tools.simulation.schedule import Outcome, run
+
+KINDS = {
+    "sockets": "over HTTP, by way of the loopback device",
+    "pair": "two replicas, of which one leads",
+    "gangs": "with gangs",
+    "evictions": "with preemption and budgets",
+    "bursts": "with bursts of claims and pods of one template",
+    "moves": "with preemption, and moves of pods that controllers replace",
+    "announced": "with claims that are announced as they are created",
+}
 
 
 @click.command()
 @click.option("--seed", type=int, help="Only this schedule.")
 @click.option("--schedules", type=int, default=500, show_default=True, help="How many, from --first on.")
 @click.option("--first", type=int, default=0, show_default=True, help="The first seed.")
-@click.option("--sockets", is_flag=True, help="Over HTTP, by way of the loopback device.")
-@click.option("--pair", is_flag=True, help="Two replicas, of which one leads.")
-@click.option("--gangs", is_flag=True, help="With gangs.")
-@click.option("--evictions", is_flag=True, help="With preemption and budgets.")
-@click.option("--bursts", is_flag=True, help="With bursts of claims and pods of one template.")
-@click.option("--moves", is_flag=True, help="With preemption, and moves of pods that controllers replace.")
-@click.option("--announced", is_flag=True, help="With claims that are announced as they are created.")
+@click.option(
+    "--kind",
+    "kinds",
+    type=click.Choice([*KINDS]),
+    multiple=True,
+    help="; ".join(f"{name}: {what}" for name, what in KINDS.items()) + ".",
+)
 @click.option("--processes", type=int, default=2, show_default=True)
 @click.option(
     "--mutant",
-    type=click.Choice([*MUTANTS, *PAIRED, *GANGED, *EVICTING, *BURSTING, *MOVING, *ANNOUNCING]),
+    type=click.Choice([name for of in BY_KIND.values() for name in of]),
     help="Break this until it is noticed.",
 )
 @click.option("--awaits", is_flag=True, help="Tell at which awaits the reconciler was killed.")
@@ -38,13 +48,7 @@ def main(
     seed: int | None,
     schedules: int,
     first: int,
-    sockets: bool,
-    pair: bool,
-    gangs: bool,
-    evictions: bool,
-    bursts: bool,
-    moves: bool,
-    announced: bool,
+    kinds: tuple[str, ...],
     processes: int,
     mutant: str | None,
     awaits: bool,
@@ -52,20 +56,8 @@ def main(
 ) -> None:
     """Play schedules. Exit code 1 if anything was found."""
     began = perf_counter()
-    pair, gangs = pair or mutant in PAIRED, gangs or mutant in GANGED
-    evictions, bursts = evictions or mutant in EVICTING, bursts or mutant in BURSTING
-    moves, announced = moves or mutant in MOVING, announced or mutant in ANNOUNCING
-    play = partial(
-        _play,
-        sockets=sockets,
-        pair=pair,
-        gangs=gangs,
-        evictions=evictions,
-        bursts=bursts,
-        moves=moves,
-        announced=announced,
-        mutant=mutant,
-    )
+    kinds += tuple(kind for kind, of in BY_KIND.items() if kind and mutant in of)
+    play = partial(_play, kinds=kinds, mutant=mutant)
     if seed is not None:
         outcomes = [play(seed, say=print if verbose else None)]
     else:
@@ -88,32 +80,9 @@ def main(
     sys.exit(bool(failed))
 
 
-def _play(
-    seed: int,
-    *,
-    sockets: bool,
-    pair: bool,
-    gangs: bool,
-    evictions: bool,
-    bursts: bool,
-    moves: bool,
-    announced: bool,
-    mutant: str | None,
-    say: Say | None = None,
-) -> Outcome:
-    mutants = MUTANTS | PAIRED | GANGED | EVICTING | BURSTING | MOVING | ANNOUNCING
-    with mutants[mutant]() if mutant is not None else nullcontext():
-        return run(
-            seed,
-            sockets=sockets,
-            pair=pair,
-            gangs=gangs,
-            evictions=evictions,
-            bursts=bursts,
-            moves=moves,
-            announced=announced,
-            say=say,
-        )
+def _play(seed: int, *, kinds: tuple[str, ...], mutant: str | None, say: Say | None = None) -> Outcome:
+    with EVERY[mutant]() if mutant is not None else nullcontext():
+        return run(seed, **dict.fromkeys(kinds, True), say=say)
 
 
 def _in_turn(outcomes: Iterable[Outcome], mutant: str | None) -> Iterator[Outcome]:

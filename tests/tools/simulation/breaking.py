@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.tools.simulation.mutants import BURSTING, EVICTING, GANGED, HANDING, MUTANTS, PAIRED, TESTS
+from tests.tools.simulation.mutants import EVERY, TESTS
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """Break it only while the test itself runs."""
     (name,) = (name for name, test in TESTS.items() if test == item.nodeid)
-    with (MUTANTS | PAIRED | GANGED | EVICTING | BURSTING | HANDING)[name]():
+    with EVERY[name]():
         return (yield)

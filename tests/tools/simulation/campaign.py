@@ -78,7 +78,7 @@ def main(record: Path, part: int, schedules: int, seconds: float, processes: int
     )
     failed = [line for line in all_of_it if line["findings"]]
     for line in failed:
-        flag = f"--{line['kind']} " if line["kind"] else ""
+        flag = f"--kind {line['kind']} " if line["kind"] else ""
         print(f"\n{flag}--seed {line['seed']}:", *line["findings"][:3], sep="\n  ")
     print(f"\n{len(all_of_it)} schedules, {len(failed)} with findings")
     sys.exit(bool(failed))

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from unittest import mock
 
@@ -55,19 +55,6 @@ def _swap(owner: object, name: str, instead: Any) -> Mutant:
     return lambda: mock.patch.object(owner, name, instead)
 
 
-def _swap_both(owner: object, *names: str) -> Mutant:
-    """All of these always hold."""
-
-    @contextmanager
-    def swapped() -> Iterator[None]:
-        with ExitStack() as stack:
-            for name in names:
-                stack.enter_context(mock.patch.object(owner, name, return_value=True))
-            yield
-
-    return swapped
-
-
 async def _nothing_read(*_: Any) -> None:
     """Nobody knows what the previous leader held, or has on its way."""
 
@@ -107,9 +94,6 @@ _marking = Writer._marking
 
 def _without_finalizer(self: Any, key: Any, version: Any, finalizers: Any, annotations: Any) -> Any:
     return _marking(self, key, version, [name for name in finalizers if name != FINALIZER], annotations)
-
-
-_replace = Store._replace
 
 
 def _keeps_what_is_gone(self: Any, listing: Any) -> Any:
@@ -213,9 +197,14 @@ MUTANTS: dict[str, Mutant] = {
     "plans of a former leader raise alarms": _swap(Audit, "_is_assumed", lambda *_: False),
 }
 
+
+def _always(*_: Any) -> bool:
+    return True
+
+
 PAIRED: dict[str, Mutant] = {
-    "writes outlast the lease": _swap(Elector, "may_write", lambda *_: True),
-    "everybody leads": _swap_both(Elector, "leads", "may_write"),
+    "writes outlast the lease": _swap(Elector, "may_write", _always),
+    "everybody leads": lambda: mock.patch.multiple(Elector, leads=_always, may_write=_always),
     "standby pictures are believed": _swap(Recall, "listed_again", _at_once),
 }
 """The same, of what keeps two replicas apart"""
@@ -337,6 +326,18 @@ HANDING: dict[str, Mutant] = {
     "removals of gates are not fenced off at the start": _swap(HandOver, "fence_off", _nothing_read),
 }
 """The same, of what keeps two allocators apart on one node"""
+
+BY_KIND = {
+    "": MUTANTS,
+    "pair": PAIRED,
+    "gangs": GANGED,
+    "evictions": EVICTING,
+    "moves": MOVING,
+    "bursts": BURSTING,
+    "announced": ANNOUNCING,
+}
+"""Kind of schedule -> its mutants; those of handing over have schedules of their own"""
+EVERY = {name: mutant for of in (*BY_KIND.values(), HANDING) for name, mutant in of.items()}
 
 SEEDS = {
     "writes without resourceVersion": 24,

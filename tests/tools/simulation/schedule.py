@@ -46,14 +46,14 @@ CUTS = 0.3
 PAIR_PROMPT = 60.0
 """As `PROMPT`, where what is in the way may also be that a renewal fails"""
 
-IN_MEMORY = 40
-OVER_SOCKETS = 6
-PAIRS = 8
-GANGS = 8
-EVICTIONS = 8
-BURSTS = 6
-MOVING = 4
-ANNOUNCED, ANNOUNCED_PAIRS = 6, 3
+IN_MEMORY = 24
+OVER_SOCKETS = 4
+PAIRS = 6
+GANGS = 5
+EVICTIONS = 5
+BURSTS = 4
+MOVING = 3
+ANNOUNCED, ANNOUNCED_PAIRS = 4, 2
 """Enough on each change: what takes more schedules to be noticed has a test of its own (`mutants.TESTS`,
 `test_by_hand`). `make soak` plays thousands"""
 

@@ -19,7 +19,6 @@ def whole(scenario: Scenario, expected: Expected) -> Expected:
     return {unit: said for unit, said in expected.items() if unit not in scenario.apart}
 
 
-@pytest.mark.loopback
 @each
 async def test_the_live_loop_and_the_replay_of_its_journal(scenario: Scenario, tmp_path: Path):
     found = await live(scenario, tmp_path)
@@ -47,7 +46,6 @@ def test_whatif(scenario: Scenario, tmp_path: Path):
     assert supposed(scenario, tmp_path) == whole(scenario, scenario.of_files)
 
 
-@pytest.mark.loopback
 @each
 async def test_whatif_on_the_status_port(scenario: Scenario):
     assert await asked_of_the_port(scenario) == whole(scenario, scenario.expected)

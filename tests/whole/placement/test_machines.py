@@ -107,7 +107,6 @@ def test_allocate(scenario: Scenario):
     assert {key.name: why.reason for key, why in found.refused} == scenario.refused
 
 
-@pytest.mark.loopback
 @pytest.mark.parametrize("scenario", LIVE.values(), ids=LIVE)
 async def test_the_live_loop(scenario: Scenario):
     cluster = KoordinatorCluster([])

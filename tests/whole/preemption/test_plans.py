@@ -94,7 +94,6 @@ def share(cluster: Cluster) -> None:
     cluster.load(important("also", "wanted"))
 
 
-@pytest.mark.loopback
 @pytest.mark.parametrize(
     ("change", "why"),
     [

@@ -18,12 +18,12 @@ from reconciler.settings import Settings
 from tests.tools.admission_policies import announce
 from tests.tools.simulation import demand, fleet
 from tests.tools.simulation.configured import PAIR, SETTINGS
-from tests.tools.simulation.mutants import ANNOUNCING, MUTANTS, PAIRED
+from tests.tools.simulation.mutants import EVERY
 from tests.tools.simulation.stage import LONG, Stage, staged, wanted
 
 
 def broken(name: str | None) -> AbstractContextManager[object]:
-    return nullcontext() if name is None else (MUTANTS | PAIRED | ANNOUNCING)[name]()
+    return nullcontext() if name is None else EVERY[name]()
 
 
 async def deaf(stage: Stage) -> list[str]:

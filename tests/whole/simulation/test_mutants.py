@@ -8,59 +8,24 @@ import sys
 import pytest
 
 from tests.tools.checkout import ROOT
-from tests.tools.simulation.mutants import (
-    ANNOUNCING,
-    BURSTING,
-    BY_HAND,
-    EVICTING,
-    GANGED,
-    HANDING,
-    MOVING,
-    MUTANTS,
-    PAIRED,
-    SEEDS,
-    TESTS,
-)
-from tests.tools.simulation.schedule import IN_MEMORY, PAIRS, run
+from tests.tools.simulation.mutants import BY_HAND, BY_KIND, EVERY, SEEDS, TESTS
+from tests.tools.simulation.schedule import IN_MEMORY, run
 
 OTHERWISE = {*TESTS, *BY_HAND}
 """Noticed by a test of their own"""
+BY_SCHEDULES = [(kind, name) for kind, of in BY_KIND.items() for name in of if name not in OTHERWISE]
 
 
-@pytest.mark.parametrize("name", sorted(MUTANTS.keys() - OTHERWISE))
-def test_a_broken_protection_is_noticed_by_the_schedules_of_each_change(name: str):
-    with MUTANTS[name]():
-        assert any(run(seed).findings for seed in (SEEDS.get(name, 0), *range(IN_MEMORY)))
-
-
-@pytest.mark.parametrize("name", sorted(PAIRED.keys() - OTHERWISE))
-def test_so_it_is_where_there_are_two_replicas(name: str):
-    with PAIRED[name]():
-        assert any(run(seed, pair=True).findings for seed in (SEEDS.get(name, 0), *range(PAIRS)))
-
-
-@pytest.mark.parametrize("name", sorted(GANGED.keys() - OTHERWISE))
-def test_so_it_is_where_there_are_gangs(name: str):
-    with GANGED[name]():
-        assert any(run(seed, gangs=True).findings for seed in (SEEDS.get(name, 0), *range(IN_MEMORY)))
-
-
-@pytest.mark.parametrize("name", sorted(EVICTING.keys() - OTHERWISE))
-def test_so_it_is_where_pods_are_evicted(name: str):
-    with EVICTING[name]():
-        assert any(run(seed, evictions=True).findings for seed in (SEEDS.get(name, 0), *range(IN_MEMORY)))
-
-
-@pytest.mark.parametrize("name", sorted(MOVING))
-def test_so_it_is_where_pods_move(name: str):
-    with MOVING[name]():
-        assert any(run(seed, moves=True).findings for seed in (SEEDS.get(name, 0), *range(IN_MEMORY)))
+@pytest.mark.parametrize(("kind", "name"), BY_SCHEDULES)
+def test_a_broken_protection_is_noticed_by_the_schedules_of_each_change(kind: str, name: str):
+    kinds = {kind: True} if kind else {}
+    with EVERY[name]():
+        assert any(run(seed, **kinds).findings for seed in (SEEDS.get(name, 0), *range(IN_MEMORY)))
 
 
 def test_what_has_a_test_of_its_own_is_a_mutant():
-    kinds = (MUTANTS, PAIRED, GANGED, EVICTING, MOVING, BURSTING, ANNOUNCING, HANDING)
-    assert {name for kind in kinds for name in kind} >= OTHERWISE | SEEDS.keys()
-    assert ANNOUNCING.keys() <= OTHERWISE
+    assert EVERY.keys() >= OTHERWISE | SEEDS.keys()
+    assert BY_KIND["announced"].keys() <= OTHERWISE
 
 
 def test_what_schedules_seldom_meet_is_noticed_by_tests():
