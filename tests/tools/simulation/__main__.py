@@ -82,7 +82,7 @@ def main(
 
 def _play(seed: int, *, kinds: tuple[str, ...], mutant: str | None, say: Say | None = None) -> Outcome:
     with EVERY[mutant]() if mutant is not None else nullcontext():
-        return run(seed, **dict.fromkeys(kinds, True), say=say)
+        return run(seed, say=say, **dict.fromkeys(kinds, True))
 
 
 def _in_turn(outcomes: Iterable[Outcome], mutant: str | None) -> Iterator[Outcome]:

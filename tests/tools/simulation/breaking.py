@@ -1,10 +1,11 @@
-"""A plugin for pytest: each test of `mutants.TESTS` runs with the protection broken that it stands for."""
+"""A plugin for pytest: each test of `noticed_by.TESTS` runs with the protection broken that it stands for."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from tests.tools.simulation.mutants import EVERY, TESTS
+from tests.tools.simulation.mutants import EVERY
+from tests.tools.simulation.noticed_by import TESTS
 
 
 @pytest.hookimpl(wrapper=True)

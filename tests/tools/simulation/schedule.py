@@ -54,7 +54,7 @@ EVICTIONS = 5
 BURSTS = 4
 MOVING = 3
 ANNOUNCED, ANNOUNCED_PAIRS = 4, 2
-"""Enough on each change: what takes more schedules to be noticed has a test of its own (`mutants.TESTS`,
+"""Enough on each change: what takes more schedules to be noticed has a test of its own (`noticed_by.TESTS`,
 `test_by_hand`). `make soak` plays thousands"""
 
 

@@ -94,6 +94,7 @@ def share(cluster: Cluster) -> None:
     cluster.load(important("also", "wanted"))
 
 
+@pytest.mark.loopback
 @pytest.mark.parametrize(
     ("change", "why"),
     [

@@ -8,7 +8,8 @@ import pytest
 from tests.tools.simulation import demand
 from tests.tools.simulation.configured import SETTINGS
 from tests.tools.simulation.handing_over import asking, named_class, run
-from tests.tools.simulation.mutants import BY_HAND, HANDING, SEEDS, TESTS
+from tests.tools.simulation.mutants import HANDING
+from tests.tools.simulation.noticed_by import BY_HAND, SEEDS, TESTS
 from tests.tools.simulation.stage import LONG, Stage, staged, wanted
 
 SCHEDULES = 8

@@ -4,11 +4,13 @@ import os
 import re
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
 from tests.tools.checkout import ROOT
-from tests.tools.simulation.mutants import BY_HAND, BY_KIND, EVERY, SEEDS, TESTS
+from tests.tools.simulation.mutants import BY_KIND, EVERY
+from tests.tools.simulation.noticed_by import BY_HAND, SEEDS, TESTS
 from tests.tools.simulation.schedule import IN_MEMORY, run
 
 OTHERWISE = {*TESTS, *BY_HAND}
@@ -18,7 +20,7 @@ BY_SCHEDULES = [(kind, name) for kind, of in BY_KIND.items() for name in of if n
 
 @pytest.mark.parametrize(("kind", "name"), BY_SCHEDULES)
 def test_a_broken_protection_is_noticed_by_the_schedules_of_each_change(kind: str, name: str):
-    kinds = {kind: True} if kind else {}
+    kinds: dict[str, Any] = {kind: True} if kind else {}
     with EVERY[name]():
         assert any(run(seed, **kinds).findings for seed in (SEEDS.get(name, 0), *range(IN_MEMORY)))
 
