@@ -259,28 +259,23 @@ def _take(shelf: Shelf, row: int) -> None:
             shelf.open[near[short.any(axis=(1, 2))]] = False
 
 
-def has_room(total: Amounts, used: Amounts, wanted: Amounts, waived: Mask) -> Mask:
-    """Places with room for the wanted amounts.
+def shortages(total: Amounts, used: Amounts, wanted: Amounts, waived: Mask) -> Mask:
+    """The resources that each place is short of.
 
     total  (R, N)
     used   (R, N)  may exceed the total
     wanted (R,)    a resource that is not wanted is not checked, even where it is over-used
     waived (R,)    resources that are not checked at places where their total is zero
-    ->     (N,)
+    ->     (R, N)
 
     R resources, N places. The values of one resource are contiguous: few resources are ever wanted.
     """
-    ok = np.ones(total.shape[1], dtype=np.bool_)
-    for r in np.flatnonzero(wanted).tolist():
-        ok &= ~_short(total[r], used[r], int(wanted[r]), bool(waived[r]))
-    return ok
-
-
-def shortages(total: Amounts, used: Amounts, wanted: Amounts, waived: Mask) -> Mask:
-    """(R, N) the resources that each place is short of. The arguments are those of `has_room`."""
     found = np.zeros(total.shape, dtype=np.bool_)
     for r in np.flatnonzero(wanted).tolist():
-        found[r] = _short(total[r], used[r], int(wanted[r]), bool(waived[r]))
+        # The difference of two non-negative amounts cannot overflow; their sum could.
+        found[r] = total[r] - used[r] < wanted[r]
+        if waived[r]:
+            found[r] &= total[r] != 0
     return found
 
 
@@ -295,9 +290,3 @@ def copies(free: Amounts, wanted: Amounts) -> Amounts:
     for r in np.flatnonzero(wanted).tolist():
         np.minimum(found, free[r] // wanted[r], out=found)
     return np.maximum(found, 0, out=found)
-
-
-def _short(total: Amounts, used: Amounts, wanted: int, waived: bool) -> Mask:
-    # The difference of two non-negative amounts cannot overflow; their sum could.
-    short: Mask = total - used < wanted
-    return short & (total != 0) if waived else short

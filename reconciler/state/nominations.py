@@ -1,17 +1,18 @@
 """Nominations: for whom devices and room of nodes are held, until when; as JSON; those that count now."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 from math import inf
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, cast
 
-from msgspec import Struct
+from msgspec import Meta, Struct, ValidationError, convert, to_builtins
 
 from reconciler.api.objects.core import WORKLOAD, Pod, claims_of, controller_of
 from reconciler.api.objects.gangs import GangKey, gang_of
 from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference
 from reconciler.api.objects.plan import Plan
+from reconciler.api.objects.quantity import INT64_MAX
 from reconciler.errors import Malformed
 from reconciler.state.caches import Forkable
 
@@ -156,51 +157,53 @@ class Record(NamedTuple):
     """One for each nomination that is left out"""
 
 
+_Amount = Annotated[int, Meta(ge=0, le=INT64_MAX)]
+
+
+class _StoredPlace(Struct, omit_defaults=True):
+    """A place in a record."""
+
+    node: str
+    devices: tuple[DeviceID, ...]
+    room: dict[str, _Amount]
+    drivers: tuple[str, ...] = ()
+
+
+class _Stored(Struct):
+    """A nomination in a record. The deadline by the clock of the process is left out."""
+
+    nominee: tuple[NomineeKind, str, str, str]
+    places: Annotated[tuple[_StoredPlace, ...], Meta(min_length=1)]
+    priority: Annotated[int, Meta(ge=-INT64_MAX, le=INT64_MAX)]
+    deadline: str
+    uid: str
+
+
 def as_json(nomination: Nomination) -> dict[str, Any]:
-    """A nomination. The deadline by the clock of the process is left out."""
-    return {
-        "nominee": nominee_as_json(nomination.nominee),
-        "places": list(map(place_as_json, nomination.places)),
-        "priority": nomination.priority,
-        "deadline": nomination.deadline,
-        "uid": nomination.uid,
-    }
-
-
-def place_as_json(place: HeldPlace) -> dict[str, Any]:
-    """What is held on one node."""
-    devices = [list(device) for device in place.devices]
-    found = {"node": place.node, "devices": devices, "room": dict(place.room)}
-    return {**found, "drivers": list(place.drivers)} if place.drivers else found
-
-
-def nominee_as_json(nominee: Nominee) -> list[str]:
-    """For whom room is held."""
-    return [str(nominee.kind), *nominee.key, nominee.source]
-
-
-def nomination_of(raw: Mapping[str, Any]) -> Nomination:
-    """A nomination that `as_json` wrote, which never expires by itself."""
-    return Nomination(
-        nominee=nominee_of(raw["nominee"]),
-        places=tuple(map(place_of, raw["places"])),
-        priority=raw["priority"],
-        until=inf,
-        deadline=raw["deadline"],
-        uid=raw["uid"],
+    """A nomination as it is recorded."""
+    nominee = nomination.nominee
+    stored = _Stored(
+        (nominee.kind, *nominee.key, nominee.source),
+        tuple(_StoredPlace(at.node, at.devices, dict(at.room), at.drivers) for at in nomination.places),
+        nomination.priority,
+        nomination.deadline,
+        nomination.uid,
     )
+    return cast("dict[str, Any]", to_builtins(stored))
 
 
-def place_of(raw: Mapping[str, Any]) -> HeldPlace:
-    """What is held on one node."""
-    devices = tuple(DeviceID(*device) for device in raw["devices"])
-    return HeldPlace(raw["node"], devices, tuple(raw["room"].items()), tuple(raw.get("drivers", ())))
-
-
-def nominee_of(raw: Iterable[str]) -> Nominee:
-    """For whom room is held."""
-    kind, namespace, name, source = raw
-    return Nominee(NomineeKind(kind), ObjectKey(namespace, name), source)
+def _nomination_of(raw: Any) -> Nomination:
+    """What `as_json` wrote; it never expires by itself. Raises ValidationError for anything else."""
+    found = convert(raw, _Stored)
+    kind, namespace, name, source = found.nominee
+    return Nomination(
+        nominee=Nominee(kind, ObjectKey(namespace, name), source),
+        places=tuple(HeldPlace(at.node, at.devices, (*at.room.items(),), at.drivers) for at in found.places),
+        priority=found.priority,
+        until=inf,
+        deadline=found.deadline,
+        uid=found.uid,
+    )
 
 
 def text_of(nominations: Iterable[Nomination]) -> str:
@@ -232,35 +235,11 @@ def read_record(text: str, source: str) -> Record:
     found, refused = [], []
     for number, raw in enumerate(raws):
         try:
-            _check(raw)
-            found.append(nomination_of(raw))
-        except (ValueError, TypeError, KeyError, AttributeError) as exc:
-            why = f"is not a nomination ({type(exc).__name__}: {exc}); it is left out"
+            found.append(_nomination_of(raw))
+        except ValidationError as exc:
+            why = f"is not a nomination ({exc}); it is left out"
             refused.append(Malformed(source, f"[{number}]", why))
     return Record(tuple(found), tuple(refused))
-
-
-def _check(raw: Mapping[str, Any]) -> None:
-    """Raise TypeError or ValueError where a field has another type than `as_json` writes."""
-    texts = [*raw["nominee"], raw["deadline"], raw["uid"]]
-    numbers = [raw["priority"]]
-    for place in raw["places"]:
-        texts += [place["node"], *(part for device in place["devices"] for part in device), *place["room"]]
-        texts += place.get("drivers", ())
-        amounts = place["room"].values()
-        numbers += amounts
-        if any(isinstance(amount, int) and amount < 0 for amount in amounts):
-            raise ValueError("room must not be negative")  # the node would have more of it
-    if not raw["places"]:
-        raise ValueError("places must not be empty")
-    for text in texts:
-        if not isinstance(text, str):
-            raise TypeError(f"{text!r} must be a string")
-    for number in numbers:
-        if not isinstance(number, int) or isinstance(number, bool):
-            raise TypeError(f"{number!r} must be an integer")
-        if not -(2**63) < number < 2**63:
-            raise ValueError(f"{number} is out of range")
 
 
 class Nominations(Forkable):

@@ -2,14 +2,13 @@
 PREF-1 to PREF-6.
 """
 
-from collections.abc import Sequence
 from contextlib import suppress
 
 import numpy as np
-from msgspec import Struct
 
-from kernels.domains import Crowd, below_greatest, between, of_greatest, per_domain, uncrowded
+from kernels.domains import Crowd, per_domain
 from kernels.types import Amounts, Mask
+from reconciler.allocation.policies.policy import PodPreferences
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.selectors import NodeSelector
@@ -37,43 +36,7 @@ def queue_key(thing: Pod | ResourceClaim) -> QueueKey:
     return urgency, created, thing.key.namespace, thing.key.name, thing.kind
 
 
-TAINT_TOLERATION = 3
-NODE_AFFINITY = POD_TOPOLOGY_SPREAD = INTER_POD_AFFINITY = 2
-"""The weights of kube-scheduler's plugins in its default configuration"""
-
 HOSTNAME = "kubernetes.io/hostname"
-
-
-class PodPreferences(Struct, frozen=True, eq=False):
-    """The raw sums of one pod for N nodes, in the order of `Topology.order`. Frozen when it is made."""
-
-    first: bool = False
-    """See `Preferences.first`"""
-    with_first_fit: bool = False
-    """See `Preferences.with_first_fit`"""
-    untolerated: Amounts | None = None
-    """(N,) taints with `PreferNoSchedule` that the pod does not tolerate"""
-    matching: Amounts | None = None
-    """(N,) weights of preferred node affinity that match"""
-    near: Amounts | None = None
-    """(N,) weights of preferred affinity and anti-affinity, of the pod and of others"""
-    crowds: Sequence[Crowd] = ()
-    """One for each spread constraint with `ScheduleAnyway`"""
-    spreadable: Mask | None = None
-    """(N,) nodes with the labels of all these constraints; None without any"""
-
-    def points(self, among: Mask) -> Amounts:
-        """See `Preferences.points`."""
-        total: Amounts = np.zeros(len(among), dtype=np.int64)
-        if self.untolerated is not None:
-            total += TAINT_TOLERATION * below_greatest(self.untolerated, among)
-        if self.matching is not None:
-            total += NODE_AFFINITY * of_greatest(self.matching, among)
-        if self.spreadable is not None:
-            total += POD_TOPOLOGY_SPREAD * uncrowded(self.crowds, self.spreadable, among)
-        if self.near is not None:
-            total += INTER_POD_AFFINITY * between(self.near, among)
-        return total
 
 
 def pod_preferences(pod: Pod, nodes: Nodes, order: tuple[str, ...]) -> PodPreferences | None:

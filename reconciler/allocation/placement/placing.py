@@ -156,8 +156,8 @@ class Placement:
                 first=policies.weighing is Weighing.FIRST,
                 with_first_fit=policies.preferences is not None,
             )
-        free = self._nodes.room.free_of(CPU, but=pod.key)
-        free = np.minimum(free, UNKNOWN_CORES)
+        _, free_of = self._nodes.room.by_name((CPU,), but=(pod.key,))
+        free = np.clip(free_of[CPU], 0, UNKNOWN_CORES)
         free = self._nodes.in_order(free, snapshot.topology.order)
         return PodRoom(demand(pod).get(CPU, 0), free, preferred)
 

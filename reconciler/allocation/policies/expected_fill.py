@@ -6,15 +6,12 @@
 3. Replay random sequences of the demand on each, as it is and as it would be, and prefer the least loss.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from kernels.fragmentation import NEVER, WHOLE, Machines, Need, Sequences, filled
 from kernels.fragmentation import Demand as KernelDemand
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.policies import fragmentation
-from reconciler.allocation.policies.demand import Demand
 from reconciler.allocation.policies.policy import LAST, PolicyQuestion
 from reconciler.state.caches import Cache, Recent
 from reconciler.state.devices.snapshot import Topology
@@ -77,16 +74,10 @@ class Fills:
 _FILLS: Cache[Topology, Recent[tuple[str, int], Fills]] = Cache(lambda _: Recent(fragmentation.KEPT))
 
 
-@dataclass(frozen=True)
-class ExpectedFill(fragmentation.Fgd):
+class ExpectedFill(fragmentation.Fgd, frozen=True, dict=True):
     """Prefers the node where the replayed demand loses least."""
 
     name: str = "expected-fill"
-
-    def __init__(self, demand: Demand, seed: int = 0) -> None:
-        for field, content in (("demand", demand), ("name", "expected-fill"), ("seed", seed)):
-            object.__setattr__(self, field, content)
-        self.__post_init__()
 
     def nodes(self, question: PolicyQuestion, among: Mask) -> Amounts | None:
         """See `Policy.nodes`."""

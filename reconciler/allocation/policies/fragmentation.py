@@ -4,7 +4,7 @@ Whole and shared devices only: claims of partitions are ordered by `least-loss`,
 several requests, the one that takes most decides.
 """
 
-from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeVar
 
 import numpy as np
@@ -188,18 +188,17 @@ _SCORES: Cache[Topology, Recent[str, Scores]] = Cache(lambda _: Recent(KEPT))
 """The states follow one snapshot, so a fork has its own."""
 
 
-@dataclass(frozen=True)
-class Fgd:
+class Fgd(Struct, frozen=True, dict=True):
     """Prefers the node, and the shared device, where fragmentation grows least; equal points by name."""
 
     demand: Demand
-    name: str = "fgd"
     seed: int = 0
-    partitions: Policy = field(init=False)
-    """Orders claims of partitions"""
+    name: str = "fgd"
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "partitions", LeastLoss(self.demand, guarded=True))
+    @cached_property
+    def partitions(self) -> Policy:
+        """Orders claims of partitions."""
+        return LeastLoss(self.demand, guarded=True)
 
     @property
     def digest(self) -> str:

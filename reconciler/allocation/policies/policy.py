@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from msgspec import Struct
 
+from kernels.domains import Crowd, below_greatest, between, of_greatest, uncrowded
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.availability import Available, available
 from reconciler.allocation.dra.candidates import Candidates
@@ -27,19 +28,41 @@ UNKNOWN_CORES = 2**40
 """Free thousandths of a CPU where they are not known; more count as so many"""
 
 
-class Preferences(Protocol):
-    """What a pod prefers among N nodes. It excludes none."""
+TAINT_TOLERATION = 3
+NODE_AFFINITY = POD_TOPOLOGY_SPREAD = INTER_POD_AFFINITY = 2
+"""The weights of kube-scheduler's plugins in its default configuration"""
 
-    @property
-    def first(self) -> bool:
-        """Whether points come before the keys of the policy. Otherwise they decide between equal keys."""
 
-    @property
-    def with_first_fit(self) -> bool:
-        """Whether they count for claims without a policy, too: first fit finds all nodes equal."""
+class PodPreferences(Struct, frozen=True, eq=False):
+    """The raw sums of one pod for N nodes, in the order of `Topology.order`. Frozen when it is made."""
+
+    first: bool = False
+    """Whether points come before the keys of the policy. Otherwise they decide between equal keys"""
+    with_first_fit: bool = False
+    """Whether they count for claims without a policy, too: first fit finds all nodes equal"""
+    untolerated: Amounts | None = None
+    """(N,) taints with `PreferNoSchedule` that the pod does not tolerate"""
+    matching: Amounts | None = None
+    """(N,) weights of preferred node affinity that match"""
+    near: Amounts | None = None
+    """(N,) weights of preferred affinity and anti-affinity, of the pod and of others"""
+    crowds: Sequence[Crowd] = ()
+    """One for each spread constraint with `ScheduleAnyway`"""
+    spreadable: Mask | None = None
+    """(N,) nodes with the labels of all these constraints; None without any"""
 
     def points(self, among: Mask) -> Amounts:
         """(N,) points of the nodes in `among` (N,); the most is the best."""
+        total: Amounts = np.zeros(len(among), dtype=np.int64)
+        if self.untolerated is not None:
+            total += TAINT_TOLERATION * below_greatest(self.untolerated, among)
+        if self.matching is not None:
+            total += NODE_AFFINITY * of_greatest(self.matching, among)
+        if self.spreadable is not None:
+            total += POD_TOPOLOGY_SPREAD * uncrowded(self.crowds, self.spreadable, among)
+        if self.near is not None:
+            total += INTER_POD_AFFINITY * between(self.near, among)
+        return total
 
 
 class PodRoom(Struct, frozen=True, eq=False):
@@ -49,7 +72,7 @@ class PodRoom(Struct, frozen=True, eq=False):
     """Thousandths of a CPU"""
     free: Amounts
     """(N,) thousandths of a CPU that are free, in the order of `Topology.order`"""
-    preferences: Preferences | None = None
+    preferences: PodPreferences | None = None
     """None if they do not count, or all nodes are the same to the pod"""
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from kernels.fit import has_room, shortages
+from kernels.fit import shortages
 from kernels.types import Amounts, Mask
 from reconciler.api.objects.core import Container, ContainerStatus, Pod, PodStatus
 from reconciler.api.objects.meta import ObjectKey
@@ -236,7 +236,7 @@ class Room(Forkable):
         if absent:
             return unknown.copy()
         total, used = self._columns(but)
-        return has_room(total, used, amounts, self._waive(waived)) | unknown
+        return ~shortages(total, used, amounts, self._waive(waived)).any(axis=0) | unknown
 
     def short_of(
         self, wanted: Wanted, waived: frozenset[str], *, but: Collection[ObjectKey]
@@ -274,21 +274,6 @@ class Room(Forkable):
         found[:, self._unknown[: self._size]] = MOST
         found[self._waive(waived)[:, None] & (total == 0)] = MOST
         return found
-
-    def free_of(self, resource: str, *, but: ObjectKey | None = None) -> Amounts:
-        """(N,) what is left of one resource, from 0 to `MOST`, without the charge of one pod.
-
-        `MOST` at nodes that are not tested.
-        """
-        r = self._resources.get(resource)
-        if r is None:
-            return np.where(self._unknown[: self._size], MOST, 0)
-        found: Amounts = self._total[r, : self._size] - self._used[r, : self._size]
-        own = self._charges.get(but) if but is not None else None
-        if own is not None and own.node in self._rows:
-            found[self._rows[own.node]] += own.amounts.get(resource, 0)
-        found[self._unknown[: self._size]] = MOST
-        return np.clip(found, 0, MOST)
 
     def by_name(
         self, resources: Iterable[str], *, but: Collection[ObjectKey]

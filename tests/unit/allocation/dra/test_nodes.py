@@ -15,7 +15,7 @@ from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.node_attempt import NodeGrant, NodeRefusal
 from reconciler.allocation.dra.preferred import nodes_in_order
 from reconciler.allocation.dra.request_options import ParsedClaims
-from reconciler.allocation.policies.policy import PodRoom, PolicyQuestion, SetJudge
+from reconciler.allocation.policies.policy import PodPreferences, PodRoom, PolicyQuestion, SetJudge
 from reconciler.api.objects.changes import Changed, Removed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import ObjectKey
@@ -334,13 +334,10 @@ class Keys:
         return None
 
 
-@dataclass
-class Points:
+class Points(PodPreferences, frozen=True, eq=False, kw_only=True):
     """Preferences with given points."""
 
     of_nodes: Amounts
-    first: bool
-    with_first_fit: bool = True
 
     def points(self, among: Mask) -> Amounts:
         return np.where(among, self.of_nodes, 99)
@@ -357,7 +354,7 @@ def test_nodes_are_tried_by_rank_policy_and_preferences(
     nodes: list[tuple[bool, int, int, int]], ranked: bool, chosen: bool, preferred: bool | None
 ):
     among, ranks, keys, points = (np.array(column) for column in zip(*nodes, strict=True))
-    wishes = None if preferred is None else Points(points, preferred)
+    wishes = None if preferred is None else Points(of_nodes=points, first=preferred, with_first_fit=True)
     pod = PodRoom(0, np.zeros(len(nodes), dtype=np.int64), wishes)
     question = PolicyQuestion(ParsedClaims((), ()), snapshot(), pod)
     found = nodes_in_order(question, Keys(keys) if chosen else None, among, ranks if ranked else None)

@@ -7,7 +7,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.allocation.placement.order import PodPreferences, pod_preferences
+from reconciler.allocation.placement.order import pod_preferences
+from reconciler.allocation.policies.policy import PodPreferences
 from tests.tools import node_twin as naive
 from tests.tools.examples import examples
 from tests.tools.pod_scenarios import PlacedPods, as_pod

@@ -1,7 +1,6 @@
 """A policy orders candidates and nothing else: it never turns a yes into a no, and breaks no rule."""
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -14,7 +13,7 @@ from reconciler.allocation.policies.demand import Demand, Shape
 from reconciler.allocation.policies.expected_fill import ExpectedFill
 from reconciler.allocation.policies.fragmentation import Fgd
 from reconciler.allocation.policies.least_loss import LeastLoss
-from reconciler.allocation.policies.policy import BEST_FIT, SPREAD, PodRoom, Policy
+from reconciler.allocation.policies.policy import BEST_FIT, SPREAD, PodPreferences, PodRoom, Policy
 from reconciler.api.objects.plan import Granted, Unsatisfied
 from tests.tools.allocation_checker import problems
 from tests.tools.allocation_strategies import contests, worlds
@@ -73,18 +72,18 @@ def test_a_policy_never_turns_a_yes_into_a_no(name: str, steps: int, world: Worl
         assert problems(world, found.plans) == []
 
 
-class Points(NamedTuple):
+class Points(PodPreferences, frozen=True, eq=False, kw_only=True):
     """Preferences as they are given, node by node."""
 
     given: tuple[int, ...]
-    first: bool
-    with_first_fit: bool = True
 
     def points(self, among: Mask) -> Amounts:
         return np.array(self.given[: len(among)], dtype=np.int64)
 
 
-POINTS = st.builds(Points, st.tuples(*[st.integers(0, 2)] * 8), st.booleans())
+POINTS = st.builds(
+    Points, given=st.tuples(*[st.integers(0, 2)] * 8), first=st.booleans(), with_first_fit=st.just(value=True)
+)
 
 
 @pytest.mark.parametrize("name", [None, "best-fit"])
