@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from kernels.groups import count_changes, distinct
 from kernels.types import Amounts, Codes, Mask, Rows
-from reconciler.allocation.dra.candidates import capacity_fits
+from reconciler.allocation.dra.consumption import Consumption
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption
-from reconciler.allocation.dra.static_match import StaticMatch, match_in_fleet
+from reconciler.allocation.dra.static_match import Consumptions, StaticMatch, match_in_fleet
 from reconciler.state.caches import Cache, Recent
 from reconciler.state.devices.encoding.vocabulary import Name
 from reconciler.state.devices.fleet import Fleet
@@ -280,6 +280,31 @@ def judge(static: StaticMatch, snapshot: Snapshot, rows: Rows, *, admin: bool) -
         fatal = static.fatal[rows]
         could = could | (fatal if admin else fatal & ~occupancy.held[rows])
     return could
+
+
+def capacity_fits(
+    rows: Rows, consumption: Consumptions, shape: np.ndarray, among: Mask, snapshot: Snapshot
+) -> Mask:
+    """(n,) whether the capacity left by shares is enough (CAP-8). Only devices in `among` are checked.
+
+    Devices of one shape of which shares consume the same are evaluated once.
+    """
+    fits = np.ones(len(rows), dtype=np.bool_)
+    if not consumption:
+        return fits
+    occupancy = snapshot.occupancy
+    consumed = occupancy.consumptions.values
+    sharing = np.flatnonzero(among & occupancy.sharing[rows])
+    numbers, shapes = occupancy.consumption[rows[sharing]], shape[sharing]
+    pairs = numbers.astype(np.int64) << 32 | (shapes.astype(np.int64) + 1)
+    pairs, kinds = np.unique(pairs, return_inverse=True)
+    verdicts = np.ones(len(pairs), dtype=np.bool_)
+    for at, pair in enumerate(pairs.tolist()):
+        taken = consumption.get((pair & 0xFFFFFFFF) - 1)
+        if isinstance(taken, Consumption):
+            verdicts[at] = taken.fits(consumed[pair >> 32])
+    fits[sharing] = verdicts[kinds.reshape(-1)]
+    return fits
 
 
 def _failing(static: StaticMatch, fleet: Fleet) -> Mask:

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from kernels.fit import fits
 from kernels.types import Mask, Rows
 from reconciler.allocation.dra import static_match
+from reconciler.allocation.dra.availability import available, capacity_fits
 from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.consumption import Consumption
 from reconciler.allocation.dra.request_options import RequestOption
@@ -68,55 +69,17 @@ def find_candidates(option: RequestOption, view: View, snapshot: Snapshot) -> Ca
     """The candidates of a node for a request option. Raises Fatal where mode All meets an error (PREP-8)."""
     static = static_match.match_in_view(option, view, snapshot)
     listed = _all(option, view, snapshot, static) if option.all else None
-    occupancy = snapshot.occupancy
     fatal = static.fatal
-    # The first share of a device draws the counters for all later shares (CAP-13).
-    if option.admin:
-        available = static.suitable & (view.of(occupancy.fits) | view.of(occupancy.sharing))
-    else:
-        available = static.suitable & view.of(occupancy.free)
-        if static.fails:
-            fatal = fatal & ~view.of(occupancy.held)
-    if occupancy.consumed and static.consumption:
-        available &= capacity_fits(view.rows, static.consumption, static.shape, available, snapshot)
-    if static.asks is not None:
-        sets = view.of(snapshot.fleet.sets)
-        available &= static.asks.fit(occupancy.left, sets, view.of(occupancy.sharing))
-    if static.modes is not None:
-        available &= static.modes.fit(view.of(occupancy.lock), occupancy)
+    if static.fails and not option.admin:
+        fatal = fatal & ~view.of(snapshot.occupancy.held)
     return Candidates(
         option=option,
         count=option.source.wanted if listed is None else len(listed),
         listed=listed,
-        available=available,
+        available=static.suitable & view.of(available(option, snapshot).mask),
         fatal=fatal,
         static=static,
     )
-
-
-def capacity_fits(
-    rows: Rows, consumption: static_match.Consumptions, shape: np.ndarray, among: Mask, snapshot: Snapshot
-) -> Mask:
-    """(n,) whether the capacity left by shares is enough (CAP-8). Only devices in `among` are checked.
-
-    Devices of one shape of which shares consume the same are evaluated once.
-    """
-    fits = np.ones(len(rows), dtype=np.bool_)
-    if not consumption:
-        return fits
-    occupancy = snapshot.occupancy
-    consumed = occupancy.consumptions.values
-    sharing = np.flatnonzero(among & occupancy.sharing[rows])
-    numbers, shapes = occupancy.consumption[rows[sharing]], shape[sharing]
-    pairs = numbers.astype(np.int64) << 32 | (shapes.astype(np.int64) + 1)
-    pairs, kinds = np.unique(pairs, return_inverse=True)
-    verdicts = np.ones(len(pairs), dtype=np.bool_)
-    for at, pair in enumerate(pairs.tolist()):
-        taken = consumption.get((pair & 0xFFFFFFFF) - 1)
-        if isinstance(taken, Consumption):
-            verdicts[at] = taken.fits(consumed[pair >> 32])
-    fits[sharing] = verdicts[kinds.reshape(-1)]
-    return fits
 
 
 def capacity_permits(option: RequestOption, rows: Rows, snapshot: Snapshot) -> Mask:
