@@ -18,7 +18,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan
 from reconciler.api.versions.reading import read
 from reconciler.cluster.transport import Transport
-from reconciler.cluster.writer import Withdrawals, Writer
+from reconciler.cluster.writer import Writer
 
 SETTLES = 1.5
 """Seconds for the server to get done with what came before: its garbage is collected for a second after a
@@ -32,7 +32,7 @@ async def write_floor(made: Cluster, raws: Iterable[Json]) -> Pace:
     writer = Writer(
         made.client,
         made.served,
-        withdrawals=Withdrawals(),
+        withdrawals=set(),
         now=lambda: datetime.now(UTC),
     )
     done: list[tuple[float, float]] = []

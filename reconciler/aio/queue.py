@@ -3,8 +3,8 @@
 import asyncio
 import heapq
 from collections import deque
-from collections.abc import Callable, Generator, Hashable, Iterable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterable
+from contextlib import asynccontextmanager
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
@@ -46,9 +46,6 @@ class Queue(Generic[K]):
         self._random = random
         self._waiting: dict[K, _Waiting[K]] = {}
         self._ready: list[tuple[Priority, int, int, _Waiting[K]]] = []
-        self._first: deque[tuple[Priority, int, int, _Waiting[K]]] = deque()
-        """Entries in their order: those that came in order, which are most, and those that `ahead` took from
-        the heap. What is in the heap may come before some of them"""
         self._later: list[tuple[float, int, int, _Waiting[K]]] = []
         self._owned: set[K] = set()
         self._again: dict[K, tuple[Priority, list[float]]] = {}
@@ -131,38 +128,27 @@ class Queue(Generic[K]):
         """Reset the failures of the key."""
         self._failures.pop(key, None)
 
-    def take(self) -> AbstractAsyncContextManager[K]:
+    @asynccontextmanager
+    async def take(self) -> AsyncGenerator[K, None]:
         """Wait for a key and own it for the block. Raises Closed when no more keys will come.
 
         Cancelled while waiting: no key is taken. Cancelled inside the block: the key is released
         as if the work were done; the caller decides whether to put it again.
         """
-        return _Taken(self)
+        key = await self._take()
+        try:
+            yield key
+        finally:
+            self._owned.discard(key)
+            if key in self._again:
+                priority, times = self._again.pop(key)
+                self._wait(key, priority, min(times))
 
-    def _release(self, key: K) -> None:
-        self._owned.discard(key)
-        if key in self._again:
-            priority, times = self._again.pop(key)
-            self._wait(key, priority, min(times))
-
-    def ahead(self) -> Generator[K, None, None]:
-        """The keys that can be taken now, in their order. They stay queued.
-
-        It ends when a key is put meanwhile, which may come before those that it has returned. Close it before
-        the next `await`: it does not notice when keys are taken.
-        """
-        at, first, ready, puts = 0, self._first, self._ready, self._puts
-        while self._puts == puts and (ready or at < len(first)):
-            if at == len(first):
-                first.append(heapq.heappop(ready))
-            elif ready and ready[0] < first[at]:
-                first.insert(at, heapq.heappop(ready))
-            entry = first[at]
-            if not self._current(entry[-1]):
-                del first[at]
-                continue
-            at += 1
-            yield entry[-1].key
+    def peek(self) -> K | None:
+        """The key that `take` would give now; None if there is none. It stays queued."""
+        while self._ready and not self._current(self._ready[0][-1]):
+            heapq.heappop(self._ready)
+        return self._ready[0][-1].key if self._ready else None
 
     def close(self) -> None:
         """Accept no more puts. Due keys can still be taken; keys that back off are dropped.
@@ -194,11 +180,7 @@ class Queue(Generic[K]):
         while self._later and self._later[0][0] <= loop.time():
             *_, waiting = heapq.heappop(self._later)
             if self._current(waiting):
-                entry = waiting.priority, waiting.order, waiting.number, waiting
-                if not self._first or self._first[-1] < entry:
-                    self._first.append(entry)
-                else:
-                    heapq.heappush(self._ready, entry)
+                heapq.heappush(self._ready, (waiting.priority, waiting.order, waiting.number, waiting))
                 self._wake_taker()
         if self._closed:
             for *_, waiting in self._later:
@@ -219,8 +201,7 @@ class Queue(Generic[K]):
 
     def _sweep(self) -> None:
         """Drop outdated entries when most are, so that memory follows the number of keys."""
-        if len(self._later) + len(self._ready) + len(self._first) > 2 * len(self._waiting) + SLACK:
-            self._first = deque([entry for entry in self._first if self._current(entry[-1])])
+        if len(self._later) + len(self._ready) > 2 * len(self._waiting) + SLACK:
             self._later = [entry for entry in self._later if self._current(entry[-1])]
             self._ready = [entry for entry in self._ready if self._current(entry[-1])]
             heapq.heapify(self._later)
@@ -229,24 +210,13 @@ class Queue(Generic[K]):
     def _current(self, waiting: _Waiting[K]) -> bool:
         return self._waiting.get(waiting.key) is waiting
 
-    def _take_due(self) -> K | None:
-        """Own the next key that is due; None if there is none."""
-        first, ready = self._first, self._ready
-        while ready or first:
-            if first and not (ready and ready[0] < first[0]):
-                waiting = first.popleft()[-1]
-            else:
-                waiting = heapq.heappop(ready)[-1]
-            if self._current(waiting):
-                del self._waiting[waiting.key]
-                self._owned.add(waiting.key)
-                return waiting.key
-        return None
-
     async def _take(self) -> K:
         """Own the next key, once it is due. Raises Closed."""
         while True:
-            if (key := self._take_due()) is not None:
+            if (key := self.peek()) is not None:
+                heapq.heappop(self._ready)
+                del self._waiting[key]
+                self._owned.add(key)
                 return key
             if self._closed:
                 raise Closed
@@ -268,20 +238,3 @@ class Queue(Generic[K]):
             if not taker.done():
                 taker.set_result(None)
                 return
-
-
-class _Taken(AbstractAsyncContextManager[K]):
-    """A key while it is owned: `asynccontextmanager` would take four times as long for each turn."""
-
-    __slots__ = ("_key", "_queue")
-
-    def __init__(self, queue: Queue[K]) -> None:
-        self._queue = queue
-
-    async def __aenter__(self) -> K:
-        found = self._queue._take_due()
-        self._key = await self._queue._take() if found is None else found
-        return self._key
-
-    async def __aexit__(self, *_: object) -> None:
-        self._queue._release(self._key)

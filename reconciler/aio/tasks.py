@@ -94,12 +94,7 @@ class Breaks:
 
 
 class Heartbeat:
-    """Beats while `run` runs. If the beats stop, the loop is stuck. An exception of `on_beat` is for the
-    exception handler of the loop, and the beats go on.
-
-    Each beat is a callback of the loop: a task that sleeps would take two rounds of the loop for each, and
-    the beats are most of what a process does that has nothing to do.
-    """
+    """Beats while `run` runs. If the beats stop, the loop is stuck."""
 
     def __init__(self, on_beat: Callable[[float], None], *, every: float = 0.25) -> None:
         """`on_beat` is called with the seconds by which each beat is late; `every` is in seconds."""
@@ -111,21 +106,11 @@ class Heartbeat:
     async def run(self) -> Never:
         """Beat until cancelled."""
         loop = asyncio.get_running_loop()
-        self._schedule(loop)
-        try:
-            never: asyncio.Future[Never] = loop.create_future()
-            await never
-        finally:
-            self._timer.cancel()
-
-    def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
-        due = loop.time() + self._every
-        self._timer = loop.call_at(due, self._beat, loop, due)
-
-    def _beat(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
-        self.last = loop.time()
-        self._schedule(loop)
-        self._on_beat(max(0.0, self.last - due))
+        while True:
+            due = loop.time() + self._every
+            await asyncio.sleep(self._every)
+            self.last = loop.time()
+            self._on_beat(max(0.0, self.last - due))
 
 
 ShouldContinue = Callable[[], bool]
@@ -171,14 +156,10 @@ class _Wanted:
 
 
 class WorkerThread:
-    """A thread for long computations. Check `busy` before `run`."""
+    """A thread for long computations, which give way to other threads. Check `busy` before `run`."""
 
-    def __init__(self, name: str, *, gives_way: bool = False) -> None:
-        """`name` is the thread's name in debuggers. The thread starts with the first work.
-
-        Work that `gives_way` takes little of the interpreter while other threads work, and is slower then.
-        """
-        self._gives_way = gives_way
+    def __init__(self, name: str) -> None:
+        """`name` is the thread's name in debuggers. The thread starts with the first work."""
         self._threads = ThreadPoolExecutor(1, thread_name_prefix=name)
         self.busy = False
         self._current: asyncio.Future[Any] | None = None
@@ -198,10 +179,9 @@ class WorkerThread:
         cancelled = Event()
 
         def run_work() -> T:
-            wanted = _Wanted(cancelled) if self._gives_way else lambda: not cancelled.is_set()
             try:
                 with short_switch_interval():
-                    return work(wanted)
+                    return work(_Wanted(cancelled))
             finally:
                 self.busy = False
 

@@ -22,7 +22,7 @@ from reconciler.cluster.kinds import Served, config_map
 from reconciler.cluster.pod_writer import PodWriter
 from reconciler.cluster.transport import GuardedTransport, PauseReasons
 from reconciler.cluster.watch import Sink
-from reconciler.cluster.writer import Withdrawals, Writer
+from reconciler.cluster.writer import Writer
 from reconciler.control.background_search import BackgroundSearch
 from reconciler.control.claim_handler import ClaimHandler
 from reconciler.control.decider import Decider, Refusal
@@ -182,7 +182,7 @@ def build_control(
     """Build the parts that decide and write. `recorder` is the journal, if there is one; `starts` build the
     parts of plugins.
     """
-    settings, served, withdrawals, reasons = base.settings, found.served, Withdrawals(), PauseReasons()
+    settings, served, withdrawals, reasons = base.settings, found.served, set[str](), PauseReasons()
     clock, report = base.clock, reporter.report
     intake = _intake(base, ours, store, recorder, reporter, served, withdrawals, reasons)
     guarded = settings.mode != "shadow"  # which has a guard of its own
@@ -247,7 +247,7 @@ def _intake(
     recorder: Recorder | None,
     reporter: Reporter,
     served: Served,
-    withdrawals: Withdrawals,
+    withdrawals: set[str],
     reasons: PauseReasons,
 ) -> Intake:
     fixed = base.settings.fixed

@@ -6,9 +6,10 @@ ignores.
 
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from threading import Lock
 from typing import NamedTuple, Protocol
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -240,34 +241,17 @@ def _program(node: tree.Node, checked: Checked) -> Program:
     return Leaf(run, emitter.names, reads(node), batch(node, emitter, checked.overloads))
 
 
-class Selectors:
-    """Compiled selectors by text, the `size` used last. Threads may share them: the text alone decides."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._compiled: OrderedDict[str, Selector] = OrderedDict()
-        self._lock = Lock()
-
-    def compile(self, expression: str) -> Selector:
-        """Compile a device selector, once per text. Raises CelRefused."""
-        with self._lock:
-            known = self._compiled.get(expression)
-            if known is not None:
-                self._compiled.move_to_end(expression)
-                return known
-        selector = Selector(expression)  # without the lock: it may take long
-        with self._lock:
-            selector = self._compiled.setdefault(expression, selector)
-            if len(self._compiled) > self._size:
-                self._compiled.popitem(last=False)
-            return selector
-
-    def spent_on(self, expression: str) -> int:
-        """`Selector.spent` of a selector; -1 if it is not compiled."""
-        selector = self._compiled.get(expression)
-        return selector.spent if selector is not None else -1
+_KNOWN: WeakValueDictionary[str, Selector] = WeakValueDictionary()
 
 
-_SELECTORS = Selectors(KEPT_SELECTORS)
-compile_selector = _SELECTORS.compile
-spent_on = _SELECTORS.spent_on
+@lru_cache(KEPT_SELECTORS)
+def compile_selector(expression: str) -> Selector:
+    """Compile a device selector, once per text. Raises CelRefused. Two threads may get two."""
+    selector = _KNOWN[expression] = Selector(expression)
+    return selector
+
+
+def spent_on(expression: str) -> int:
+    """`Selector.spent` of a selector; -1 if it is not compiled."""
+    selector = _KNOWN.get(expression)
+    return selector.spent if selector is not None else -1

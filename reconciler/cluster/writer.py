@@ -7,7 +7,6 @@ here.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import zip_longest
 from typing import Any
@@ -38,26 +37,6 @@ from reconciler.cluster.discovery import CLAIM
 from reconciler.cluster.kinds import Served
 from reconciler.cluster.pod_writer import ungate
 from reconciler.errors import Conflict, Gone, Inconsistent, Malformed, Undecided
-
-
-class Withdrawals:
-    """The uids of those claims. The writer adds them; the intake checks them."""
-
-    def __init__(self) -> None:
-        self._uids: set[str] = set()
-
-    def __contains__(self, uid: object) -> bool:
-        return uid in self._uids
-
-    @contextmanager
-    def of(self, uid: str) -> Iterator[None]:
-        """Surrounds the withdrawal of a claim."""
-        self._uids.add(uid)
-        try:
-            yield
-        finally:
-            self._uids.discard(uid)
-
 
 log = structlog.get_logger()
 
@@ -113,9 +92,9 @@ class Writer:
     """
 
     def __init__(
-        self, client: Client, served: Served, *, withdrawals: Withdrawals, now: Callable[[], datetime]
+        self, client: Client, served: Served, *, withdrawals: set[str], now: Callable[[], datetime]
     ) -> None:
-        """`withdrawals` records those in flight; `now` returns the time of day with its zone."""
+        """`withdrawals` gets the uids of claims while they are withdrawn; `now` has a zone."""
         self._client = client
         self._claims = served.resources.get("ResourceClaim", CLAIM)
         self._pods = served["Pod"]
@@ -162,7 +141,9 @@ class Writer:
         """
         if claim.status.reserved_for:
             raise Conflict(f"{claim.key} is reserved for {claim.status.reserved_for[0].name}")
-        with self._withdrawals.of(claim.metadata.uid):
+        uid = claim.metadata.uid
+        self._withdrawals.add(uid)
+        try:
             if claim.allocation is not None:
                 claim = await self._deallocate(claim)
             if FINALIZER not in claim.metadata.finalizers:
@@ -171,6 +152,8 @@ class Writer:
             return await self._mark(
                 claim.key, claim.metadata.resource_version, others, {**_UNMARKED, **_no_seat(claim)}
             )
+        finally:
+            self._withdrawals.discard(uid)
 
     async def touch(self, claim: ResourceClaim) -> ResourceClaim:
         """Change only the resourceVersion, so that an earlier write that still arrives gets a conflict.

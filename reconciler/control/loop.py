@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -204,8 +204,7 @@ class Reconciler:
 
     def _comes_first(self, unit: Unit) -> bool:
         """Whether no unit comes before it that was put into the queue while this one waited for its turn."""
-        with closing(self._queue.ahead()) as due:
-            first = next(due, None)
+        first = self._queue.peek()
         place = self._intake.units.place
         return self._stopping or first is None or place(unit) <= place(first)
 

@@ -6,7 +6,7 @@ one gets a conflict.
 
 import asyncio
 from asyncio import CancelledError
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from datetime import UTC, datetime, timedelta
 from math import ceil
 from typing import Any
@@ -160,7 +160,7 @@ class Campaign:
         clock: Callable[[], float],
         now: Callable[[], datetime],
         random: Callable[[], float],
-        begin: Callable[[], Awaitable[None]],
+        begin: Callable[[], Coroutine[Any, Any, None]],
         end: Callable[[], None],
     ) -> None:
         """`clock` counts seconds; `now` returns the time of day with its zone, which is only logged; `random`
@@ -292,15 +292,12 @@ class Campaign:
                 lease=self._elector.shard.lease,
                 identity=self._elector.identity,
             )
-            self._term = group.create_task(self._begin_term(), name="take over")
+            self._term = group.create_task(self._begin(), name="take over")
         elif not leads and self._term is not None:
             log.warning("lost leadership", lease=self._elector.shard.lease, holder=self._elector.holder)
             self._term.cancel()
             self._term = None
             self._end()
-
-    async def _begin_term(self) -> None:
-        await self._begin()
 
     def _pause(self) -> float:
         """Seconds until the next step, at most until the predecessors are waited out."""

@@ -195,8 +195,10 @@ class Elector:
         self.terms = terms
         self._held: _Held | None = None
         self._seen: dict[str, _Seen] = {}
-        self._clear_at = float("-inf")
-        self._clear_of = ""
+        self.clear_at = float("-inf")
+        """When all earlier holders of the Lease are waited out"""
+        self.clear_of = ""
+        """Why earlier holders are waited out, in words. Empty if there is no such wait"""
         self._highest = 0
 
     # -- state
@@ -207,7 +209,7 @@ class Elector:
 
     def leads(self, now: float) -> bool:
         """Whether we hold the Lease, no other shard overlaps, and all predecessors are waited out."""
-        return self._is_held(now, self.terms.renew) and self.alone and self._clear_at <= now
+        return self._is_held(now, self.terms.renew) and self.alone and self.clear_at <= now
 
     def holds(self, now: float) -> bool:
         """Whether we hold the Lease, renewed in time."""
@@ -227,16 +229,6 @@ class Elector:
     def alone(self) -> bool:
         """Whether a reading of all Leases after we took ours showed no rival."""
         return self._held is not None and self._held.alone
-
-    @property
-    def clear_at(self) -> float:
-        """When all earlier holders of the Lease are waited out."""
-        return self._clear_at
-
-    @property
-    def clear_of(self) -> str:
-        """Why earlier holders are waited out, in words. Empty if there is no such wait."""
-        return self._clear_of
 
     def expires_in(self, now: float) -> float:
         """Seconds until the Lease may be taken from another holder that does not renew it. 0 if now."""
@@ -324,11 +316,11 @@ class Elector:
         return self._held is not None and now < self._held.since + seconds
 
     def _wait_until(self, at: float, why: str) -> None:
-        if at > self._clear_at:
-            self._clear_at, self._clear_of = at, why
+        if at > self.clear_at:
+            self.clear_at, self.clear_of = at, why
 
     def _left(self, now: float) -> float:
-        return max(self._clear_at - now, 0.0)
+        return max(self.clear_at - now, 0.0)
 
     def _note_version(self, version: str, now: float) -> None:
         """A server that was restored from a backup may have lost a holder."""

@@ -110,7 +110,7 @@ class Endpoint:
     def __init__(self, name: str, store: Store, nodes: Nodes, *, ready: Callable[[], bool]) -> None:
         """`ready` tells whether all objects were listed."""
         self._store, self._nodes, self._ready = store, nodes, ready
-        self._worker = WorkerThread(name, gives_way=True)
+        self._worker = WorkerThread(name)
 
     def _require_free(self) -> None:
         """Raise Busy if no question can be answered now."""

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-from itertools import islice
 
 import pytest
 
@@ -309,7 +308,7 @@ async def test_memory_follows_the_keys_that_wait_not_the_wake_ups_they_had():
         queue.put("a", priority=LOW, after=1e6)
         queue.wake(["a"])
         await taken(queue)
-    assert len(queue._later) + len(queue._ready) + len(queue._first) < 200
+    assert len(queue._later) + len(queue._ready) < 200
 
 
 async def test_memory_follows_the_keys_that_wait_not_those_that_became_urgent_before_them():
@@ -319,7 +318,7 @@ async def test_memory_follows_the_keys_that_wait_not_those_that_became_urgent_be
         queue.put("a", priority=LOW)
         queue.put("a", priority=HIGH)
         assert await taken(queue) == "a"
-    assert len(queue._later) + len(queue._ready) + len(queue._first) < 200
+    assert len(queue._later) + len(queue._ready) < 200
     assert await taken(queue) == "never"
 
 
@@ -335,30 +334,15 @@ async def test_what_is_due_and_what_backs_off_is_counted_apart():
     assert queue.retries == 2
 
 
-async def test_keys_ahead_are_those_that_would_be_taken_next_and_stay_queued():
+async def test_the_next_key_can_be_seen_and_stays_queued():
     queue = make_queue()
+    assert queue.peek() is None
     for key, priority, after in [("c", LOW, 0.0), ("a", HIGH, 0.0), ("later", HIGH, 5.0), ("b", LOW, 0.0)]:
         queue.put(key, priority=priority, after=after)
     queue.put("b", priority=HIGH)
-    ahead = queue.ahead()
-    assert [next(ahead), next(ahead)] == ["a", "b"]
-    queue.put("d", priority=HIGH)
-    ahead.close()
-    assert list(queue.ahead()) == ["a", "b", "d", "c"]
-    assert [await taken(queue) for _ in range(4)] == ["a", "b", "d", "c"]
-    assert list(queue.ahead()) == []
-
-
-async def test_keys_that_are_put_while_others_look_ahead_end_the_look():
-    """A more urgent key would have come before those that were returned."""
-    queue = make_queue()
-    for key in "abc":
-        queue.put(key, priority=LOW)
-    ahead = queue.ahead()
-    assert [next(ahead), next(ahead)] == ["a", "b"]
-    queue.put("first", priority=HIGH)
-    assert list(ahead) == []
-    assert await all_taken(queue) == ["first", "a", "b", "c"]
+    assert [queue.peek(), await taken(queue)] == ["a", "a"]
+    assert [await taken(queue) for _ in range(2)] == ["b", "c"]
+    assert queue.peek() is None
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -388,28 +372,4 @@ async def test_keys_are_taken_by_priority_and_then_in_the_order_of_their_first_p
                 del waiting[found]
             case 4 if number % 20 == 0:
                 await asyncio.sleep(1)
-    assert list(queue.ahead()) == due()
-
-
-@pytest.mark.parametrize("seed", range(30))
-async def test_looks_ahead_change_nothing_about_the_order(seed: int):
-    """Twin: a queue that nobody looks into."""
-    dice, seen, plain = random.Random(seed), make_queue(), make_queue()
-    for number in range(200):
-        match dice.randrange(6):
-            case 0 | 1 | 2:
-                key, priority = f"k{dice.randrange(40)}", (dice.randrange(4),)
-                after = dice.choice((0.0, 0.0, 3.0))
-                for queue in (seen, plain):
-                    queue.put(key, priority=priority, after=after)
-            case 3 if plain.due:
-                assert await taken(seen) == await taken(plain)
-            case 4:
-                ahead = list(islice(seen.ahead(), dice.randrange(9)))
-                assert ahead == list(islice(seen.ahead(), len(ahead)))
-            case 5 if number % 20 == 0:
-                await asyncio.sleep(1)
-        assert (len(seen), seen.due) == (len(plain), plain.due)
-    order = list(seen.ahead())
-    assert order == [await taken(plain) for _ in range(plain.due)]
-    assert order == [await taken(seen) for _ in range(seen.due)]
+        assert queue.peek() == next(iter(due()), None)

@@ -1,16 +1,11 @@
 """Compiled selectors are kept by their text, and their answers follow the rows."""
 
-from threading import Barrier, Thread
-
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from reconciler.cel import program
-from reconciler.cel.errors import CelRefused
-from reconciler.cel.program import Selector, Selectors, compile_selector
+from reconciler.cel.program import Selector, compile_selector, spent_on
 from reconciler.cel.rows import KEPT_PATCHES, Column, Rows, Where, followed
 from reconciler.cel.values import DeviceView
 from tests.tools.cel_rows import rows_of
@@ -19,51 +14,13 @@ from tests.tools.examples import examples
 SIZE = 3
 
 
-def test_the_selectors_used_last_are_kept():
-    selectors = Selectors(SIZE)
-    made = {number: selectors.compile(f"{number} == 0") for number in range(SIZE)}
-    assert selectors.compile("0 == 0") is made[0]
-    selectors.compile("3 == 0")  # for which the one goes that was not used for longest
-    assert selectors.compile("0 == 0") is made[0]
-    assert selectors.compile("2 == 0") is made[2]
-    assert selectors.compile("1 == 0") is not made[1]
-
-
-def test_what_cannot_be_compiled_takes_no_place():
-    selectors = Selectors(1)
-    kept = selectors.compile("true")
-    for _ in range(2):
-        with pytest.raises(CelRefused):
-            selectors.compile("true +")
-    assert selectors.compile("true") is kept
-
-
 def test_steps_are_known_of_selectors_that_ran_and_asking_compiles_nothing():
-    selectors = Selectors(SIZE)
-    assert selectors.spent_on("true") == -1
-    selector = selectors.compile("true")
-    assert selectors.spent_on("true") == -1
+    expression = "true || device.driver == 'asked'"
+    assert spent_on(expression) == -1
+    selector = compile_selector(expression)
+    assert spent_on(expression) == -1
     selector.masks(rows_of([DeviceView(driver="d.io")]))
-    assert selectors.spent_on("true") == selector.spent >= 0
-
-
-def test_threads_that_compile_a_text_at_once_get_the_same_selector(monkeypatch: pytest.MonkeyPatch):
-    both = Barrier(2, timeout=60)
-
-    class Slow(Selector):
-        def __init__(self, expression: str) -> None:
-            both.wait()  # neither is known yet
-            super().__init__(expression)
-
-    monkeypatch.setattr(program, "Selector", Slow)
-    selectors, found = Selectors(SIZE), list[Selector]()
-    threads = [Thread(target=lambda: found.append(selectors.compile("true"))) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 2
-    assert found[0] is found[1] is selectors.compile("true")
+    assert spent_on(expression) == selector.spent >= 0
 
 
 COUNT = 6

@@ -26,7 +26,7 @@ from reconciler.api.objects.plan import Plan
 from reconciler.api.versions.reading import read
 from reconciler.cluster.client import Client
 from reconciler.cluster.kinds import POD, Served
-from reconciler.cluster.writer import Withdrawals, Writer
+from reconciler.cluster.writer import Writer
 from reconciler.errors import Conflict, Gone, Inconsistent, Rejected, Retry, Undecided
 from tests.tools.cluster_objects import CLAIMS, claim
 from tests.tools.scripted_transport import Scripted, Sent, ok, status
@@ -45,7 +45,7 @@ ALLOCATED = {"devices": {"results": [RESULT]}, "allocationTimestamp": STAMP}
 
 def make_writer(*answers: Any) -> tuple[Writer, Scripted]:
     transport = Scripted(*answers)
-    writer = Writer(Client(transport), SERVED, withdrawals=Withdrawals(), now=lambda: NOON)
+    writer = Writer(Client(transport), SERVED, withdrawals=set(), now=lambda: NOON)
     return writer, transport
 
 
