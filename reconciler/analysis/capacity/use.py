@@ -140,11 +140,8 @@ def held_under_taint(snapshot: Snapshot) -> Iterator[HeldUnderTaint]:
         return
     values = fleet.vocabulary.taints.values
     for row in np.flatnonzero((occupancy.held | occupancy.sharing) & (fleet.codes["taints"] >= 0)).tolist():
-        taints = tuple(
-            f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
-            for taint in values[int(fleet.codes["taints"][row])]
-            if taint.effect == NO_EXECUTE
-        )
+        found = values[int(fleet.codes["taints"][row])]
+        taints = tuple(str(taint) for taint in found if taint.effect == NO_EXECUTE)
         device = fleet.id_of(row)
         if taints and (claims := occupancy.claims_of(device)):
             yield HeldUnderTaint(row, device, taints, claims)

@@ -9,7 +9,7 @@ from kernels.groups import distinct
 from kernels.types import Mask, Rows
 from reconciler.analysis.doctor import findings
 from reconciler.analysis.doctor.findings import DoctorInput, Finding, shortened
-from reconciler.analysis.doctor.slices import generations
+from reconciler.analysis.doctor.slices import by_generation
 from reconciler.api.objects.similar_names import suggestion
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.versions.extensions import ANNOTATION, COMPATIBLE_ONLY_WITH, FIELD, conflicts
@@ -99,25 +99,24 @@ def excluding_itself(data: DoctorInput) -> Iterator[Finding]:
 
 def lonely_groups(data: DoctorInput) -> Iterator[Finding]:
     """Groups that only one device of a counter set declares."""
-    for slices in data.pools().values():
-        for peers in generations(slices).values():
-            groups: dict[str, dict[str, list[tuple[int, str, str]]]] = {}
-            for number, (_, source) in enumerate(peers):
-                for index, device in enumerate(source.spec.devices):
-                    for k, draw in enumerate(device.consumes_counters):
-                        path = f"spec.devices[{index}].consumesCounters[{k}].compatibilityGroups"
-                        for group in draw.compatibility_groups:
-                            of_set = groups.setdefault(draw.counter_set, {})
-                            of_set.setdefault(group, []).append((number, path, device.name))
-            for counter_set, of_set in groups.items():
-                for group, places in of_set.items():
-                    if len(places) > 1:
-                        continue
-                    number, path, device_name = places[0]
-                    hint = suggestion(group, of_set.keys() - {group})
-                    rule = findings.MISSPELLED_GROUP if hint else findings.LONELY_GROUP
-                    what = f"only {device_name} declares group {group} in set {counter_set}{hint}"
-                    yield rule.finding(peers[number][0], path, what)
+    for _, peers in by_generation(data):
+        groups: dict[str, dict[str, list[tuple[int, str, str]]]] = {}
+        for number, (_, source) in enumerate(peers):
+            for index, device in enumerate(source.spec.devices):
+                for k, draw in enumerate(device.consumes_counters):
+                    path = f"spec.devices[{index}].consumesCounters[{k}].compatibilityGroups"
+                    for group in draw.compatibility_groups:
+                        of_set = groups.setdefault(draw.counter_set, {})
+                        of_set.setdefault(group, []).append((number, path, device.name))
+        for counter_set, of_set in groups.items():
+            for group, places in of_set.items():
+                if len(places) > 1:
+                    continue
+                number, path, device_name = places[0]
+                hint = suggestion(group, of_set.keys() - {group})
+                rule = findings.MISSPELLED_GROUP if hint else findings.LONELY_GROUP
+                what = f"only {device_name} declares group {group} in set {counter_set}{hint}"
+                yield rule.finding(peers[number][0], path, what)
 
 
 def never_together(data: DoctorInput) -> Iterator[Finding]:

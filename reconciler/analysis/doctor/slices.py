@@ -31,6 +31,12 @@ def generations(slices: Slices) -> dict[int, Slices]:
     return found
 
 
+def by_generation(data: DoctorInput) -> Iterator[tuple[PoolID, Slices]]:
+    """Each pool, with the slices of each of its generations."""
+    for pool, slices in data.pools().items():
+        yield from ((pool, peers) for peers in generations(slices).values())
+
+
 def newest(slices: Slices) -> Slices:
     """The slices of the newest generation of one pool."""
     return max(generations(slices).items())[1]
@@ -69,21 +75,19 @@ def obsolete(data: DoctorInput) -> Iterator[Finding]:
 
 def disagreeing(data: DoctorInput) -> Iterator[Finding]:
     """Slices of one generation with different resourceSliceCount."""
-    for pool, slices in data.pools().items():
-        for peers in generations(slices).values():
-            first, wanted = peers[0][0], peers[0][1].spec.pool.resource_slice_count
-            for entry, source in peers[1:]:
-                count = source.spec.pool.resource_slice_count
-                if count != wanted:
-                    what = f"pool {pool}: the count is {count}, but {wanted} in {first.origin}"
-                    yield findings.POOL_DISAGREES.finding(entry, "spec.pool.resourceSliceCount", what)
+    for pool, peers in by_generation(data):
+        first, wanted = peers[0][0], peers[0][1].spec.pool.resource_slice_count
+        for entry, source in peers[1:]:
+            count = source.spec.pool.resource_slice_count
+            if count != wanted:
+                what = f"pool {pool}: the count is {count}, but {wanted} in {first.origin}"
+                yield findings.POOL_DISAGREES.finding(entry, "spec.pool.resourceSliceCount", what)
 
 
 def duplicate_devices(data: DoctorInput) -> Iterator[Finding]:
     """Duplicate device names in one generation of a pool, on one node or on two."""
-    for pool, slices in data.pools().items():
-        for peers in generations(slices).values():
-            yield from _duplicates(pool, peers)
+    for pool, peers in by_generation(data):
+        yield from _duplicates(pool, peers)
 
 
 def _duplicates(pool: PoolID, peers: Slices) -> Iterator[Finding]:
@@ -178,21 +182,17 @@ def _bad_draws(pool: PoolID, peers: Slices) -> Iterator[Finding]:
 
 def never_fits(data: DoctorInput) -> Iterator[Finding]:
     """Devices that draw more than the counter set holds."""
-    for slices in data.pools().values():
-        for peers in generations(slices).values():
-            sets = published(peers)
-            for entry, path, device, draw in _draws(peers):
-                known = sets[draw.counter_set].counters if draw.counter_set in sets else {}
-                for name, counter in draw.counters.items():
-                    amount = counter.get("value", ZERO)
-                    if name in known and amount > known[name]:
-                        what = (
-                            f"{device} draws {amount} of {name}, "
-                            f"but set {draw.counter_set} holds {known[name]}"
-                        )
-                        yield findings.DEVICE_NEVER_FITS.finding(
-                            entry, f"{path}.counters[{name}].value", what
-                        )
+    for _, peers in by_generation(data):
+        sets = published(peers)
+        for entry, path, device, draw in _draws(peers):
+            known = sets[draw.counter_set].counters if draw.counter_set in sets else {}
+            for name, counter in draw.counters.items():
+                amount = counter.get("value", ZERO)
+                if name in known and amount > known[name]:
+                    what = (
+                        f"{device} draws {amount} of {name}, but set {draw.counter_set} holds {known[name]}"
+                    )
+                    yield findings.DEVICE_NEVER_FITS.finding(entry, f"{path}.counters[{name}].value", what)
 
 
 def unused(data: DoctorInput) -> Iterator[Finding]:

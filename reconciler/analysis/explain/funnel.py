@@ -261,8 +261,7 @@ def _held_by(row: int, snapshot: Snapshot) -> str:
 
 def _taints(row: int, option: RequestOption, snapshot: Snapshot) -> str:
     taints = snapshot.fleet.vocabulary.taints.values[int(snapshot.fleet.codes["taints"][row])]
-    blocking = [taint for taint in taints if not tolerated((taint,), option.source.tolerations)]
-    texts = [f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}" for taint in blocking]
+    texts = [str(taint) for taint in taints if not tolerated((taint,), option.source.tolerations)]
     return f"the taint{'s' if len(texts) > 1 else ''} {', '.join(texts)}"
 
 

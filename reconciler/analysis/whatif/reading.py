@@ -6,18 +6,10 @@ from typing import Any, cast
 from reconciler.allocation.placement.order import queue_key
 from reconciler.analysis.whatif.scenario import Gang, Unit
 from reconciler.api.manifests.bundle import Bundle, Entry, claim_from_template
+from reconciler.api.objects import gangs
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ResourceClaim, ResourceClaimTemplate
 from reconciler.api.objects.core import Pod, is_live
-from reconciler.api.objects.gangs import (
-    GROUPS,
-    GangKey,
-    GangRules,
-    PodGroup,
-    gang_of,
-    group_claims,
-    unmade_claims,
-)
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.semantics import Semantics
@@ -38,7 +30,7 @@ def with_gangs(units: Sequence[Unit], groups: PodGroups, *, of_plugins: bool) ->
     Raises Rejected for a gang whose rules cannot be used, but not for a gate that is off, and if its pods
     request devices of a plugin.
     """
-    members: dict[GangKey, list[Unit]] = {}
+    members: dict[gangs.GangKey, list[Unit]] = {}
     for unit in units:
         if (gang := waiting_gang(unit.pod, groups)) is not None:
             members.setdefault(gang, []).append(unit)
@@ -62,9 +54,9 @@ def with_gangs(units: Sequence[Unit], groups: PodGroups, *, of_plugins: bool) ->
             yield Gang(f"gang {gang}", gang, tuple(found), known.least_pods, known.tiers, tree)
 
 
-def waiting_gang(pod: Pod | None, groups: PodGroups | None = None) -> GangKey | None:
+def waiting_gang(pod: Pod | None, groups: PodGroups | None = None) -> gangs.GangKey | None:
     """The gang that a pod names, or the root of its tree, unless the pod is bound or finished."""
-    named = gang_of(pod) if pod is not None and not pod.spec.node_name and is_live(pod) else None
+    named = gangs.gang_of(pod) if pod is not None and not pod.spec.node_name and is_live(pod) else None
     return groups.root(named) if groups is not None and named is not None else named
 
 
@@ -76,16 +68,16 @@ def moved_together(
     A gang whose rules cannot be used is as none.
     """
     lost = {unit.pod.key: unit for unit in units if unit.pod is not None}
-    of_gang: dict[GangKey, list[Pod]] = {}
+    of_gang: dict[gangs.GangKey, list[Pod]] = {}
     for pod in store.pods.values() if lost else ():
-        if is_live(pod) and (gang := gang_of(pod)) is not None:
+        if is_live(pod) and (gang := gangs.gang_of(pod)) is not None:
             of_gang.setdefault(groups.root(gang), []).append(pod)
-    done: set[GangKey] = set()
+    done: set[gangs.GangKey] = set()
     for unit in units:
-        named = gang_of(unit.pod) if unit.pod is not None else None
+        named = gangs.gang_of(unit.pod) if unit.pod is not None else None
         gang = groups.root(named) if named is not None else None
         rules = rules_of(gang, of_gang[gang], groups, _ALL_KNOWN) if gang in of_gang and gang else None
-        if gang is None or not isinstance(rules, GangRules):
+        if gang is None or not isinstance(rules, gangs.GangRules):
             yield unit
         elif gang not in done:
             done.add(gang)
@@ -107,7 +99,9 @@ def moved_together(
             )
 
 
-def _rules(gang: GangKey, members: Sequence[Unit], groups: PodGroups) -> GangRules | NoRules | None:
+def _rules(
+    gang: gangs.GangKey, members: Sequence[Unit], groups: PodGroups
+) -> gangs.GangRules | NoRules | None:
     """What a gang needs, or which gate is off; None if its PodGroup is no gang. Raises Rejected."""
     pods = [unit.pod for unit in members if unit.pod is not None]
     found = rules_of(gang, pods, groups, _ALL_KNOWN)
@@ -135,7 +129,7 @@ def units_in(bundle: Bundle, rules: Semantics, *, of_plugins: bool = False) -> t
     units = tuple(
         with_gangs(
             alone,
-            groups_of([one for kind in GROUPS for one in bundle.of(kind)], rules),
+            groups_of([one for kind in gangs.GROUPS for one in bundle.of(kind)], rules),
             of_plugins=of_plugins,
         )
     )
@@ -162,7 +156,7 @@ def groups_of(objects: Iterable[ApiObject], rules: Semantics) -> PodGroups:
     """The PodGroups among objects."""
     found = PodGroups(rules.gates)
     for group in objects:
-        if isinstance(group, GROUPS):
+        if isinstance(group, gangs.GROUPS):
             found.note(Changed(type(group).__name__, group))
     return found
 
@@ -170,10 +164,10 @@ def groups_of(objects: Iterable[ApiObject], rules: Semantics) -> PodGroups:
 def _units(bundle: Bundle, rules: Semantics, of_plugins: bool) -> Iterator[Unit]:
     claims = {claim.key: claim for claim in bundle.of(ResourceClaim) if claim.allocation is None}
     templates = bundle.entries.get(ResourceClaimTemplate.__name__, {})
-    groups = {group.key: group for group in bundle.of(PodGroup)}
+    groups = {group.key: group for group in bundle.of(gangs.PodGroup)}
     used: set[tuple[str, ObjectKey]] = set()
     for pod in bundle.of(Pod):
-        found = tuple(_of_pod(pod, groups, claims, templates, used, unmade_claims(rules)))
+        found = tuple(_of_pod(pod, groups, claims, templates, used, gangs.unmade_claims(rules)))
         waits = of_plugins and _waits_for_devices(pod)
         if found or waits or waiting_gang(pod) is not None:
             yield Unit(f"pod {pod.key}", tuple({claim.key: claim for claim in found}.values()), pod)
@@ -192,7 +186,7 @@ def _waits_for_devices(pod: Pod) -> bool:
 
 def _of_pod(
     pod: Pod,
-    groups: Mapping[ObjectKey, PodGroup],
+    groups: Mapping[ObjectKey, gangs.PodGroup],
     claims: Mapping[ObjectKey, ResourceClaim],
     templates: Mapping[ObjectKey, Entry],
     used: set[tuple[str, ObjectKey]],
@@ -200,7 +194,7 @@ def _of_pod(
 ) -> Iterator[ResourceClaim]:
     named = pod.spec.scheduling_group.pod_group_name if pod.spec.scheduling_group is not None else None
     group = groups.get(ObjectKey(pod.key.namespace, named or ""))
-    of_group = group_claims(pod, group) if group is not None else {}
+    of_group = gangs.group_claims(pod, group) if group is not None else {}
     for entry in pod.spec.resource_claims:
         maker = group if group is not None and entry.name in of_group else pod
         name, template = entry.resource_claim_name, entry.resource_claim_template_name

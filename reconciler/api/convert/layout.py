@@ -14,7 +14,13 @@ from msgspec import Struct
 
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.validation import fields
-from reconciler.api.versions.consumption import CounterLimit, drop_redundant, pack, source_of_counter
+from reconciler.api.versions.consumption import (
+    CounterLimit,
+    connected,
+    drop_redundant,
+    pack,
+    source_of_counter,
+)
 from reconciler.api.versions.shapes import Raw, mapping, mappings
 
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[a-z])(?=[0-9])")
@@ -53,10 +59,23 @@ def as_subdomain(text: str) -> str:
     return ".".join(as_label(part) for part in text.split("."))[: fields.MAX_SUBDOMAIN].strip("-.")
 
 
-def valid_names(
-    names: Iterable[str], valid: Callable[[str], bool], closest: Callable[[str, int], str], limit: int
+def valid_labels(names: Iterable[str]) -> dict[str, str]:
+    """Name -> DNS label, all distinct. Valid names stay; a number resolves a conflict of the others."""
+    return _valid_names(names, fields.is_dns_label, as_label, fields.MAX_LABEL, "-")
+
+
+def valid_keys(names: Iterable[str]) -> dict[str, str]:
+    """The same for names of attributes and capacities."""
+    return _valid_names(names, fields.is_key, as_key, fields.MAX_IDENTIFIER, "_")
+
+
+def _valid_names(
+    names: Iterable[str],
+    valid: Callable[[str], bool],
+    closest: Callable[[str, int], str],
+    limit: int,
+    joint: str,
 ) -> dict[str, str]:
-    """Name -> valid name, all distinct. Valid names stay; a number resolves a conflict of the others."""
     ordered = list(dict.fromkeys(names))
     taken = {name for name in ordered if valid(name)}
     found: dict[str, str] = {}
@@ -65,7 +84,6 @@ def valid_names(
             found[name] = name
             continue
         new, number = closest(name, limit), 2
-        joint = "_" if valid is fields.is_key else "-"
         while new in taken:
             suffix = f"{joint}{number}"
             new, number = closest(name, limit - len(suffix)) + suffix, number + 1
@@ -147,21 +165,11 @@ def _goes_by_set(device: Raw, draws: Mapping[str, Sequence[Raw]]) -> bool:
 
 def _joined(sets: Sequence[CounterSet], draws: Mapping[str, Sequence[Raw]]) -> list[list[CounterSet]]:
     """Groups of sets that are connected by devices that draw from several of them."""
-    home = {counters.name: counters.name for counters in sets}
-
-    def root(name: str) -> str:
-        while home[name] != name:
-            name = home[name]
-        return name
-
-    for drawn in draws.values():
-        known = [draw["counterSet"] for draw in drawn if draw.get("counterSet") in home]
-        for name in known[1:]:
-            home[root(name)] = root(known[0])
-    found: dict[str, list[CounterSet]] = {}
-    for counters in sets:
-        found.setdefault(root(counters.name), []).append(counters)
-    return list(found.values())
+    by_name = {counters.name: counters for counters in sets}
+    together = [
+        [name for draw in drawn if (name := draw.get("counterSet")) in by_name] for drawn in draws.values()
+    ]
+    return [[by_name[name] for name in names] for names in connected(by_name, together)]
 
 
 def _within(sets: Sequence[CounterSet], members: Mapping[str, Sequence[Raw]]) -> bool:

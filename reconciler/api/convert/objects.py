@@ -9,10 +9,10 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from reconciler.api.convert.layout import Rename, as_key, valid_names
+from reconciler.api.convert.layout import Rename, valid_keys
 from reconciler.api.convert.pools import KEPT_METADATA, Keys, NewPool, OldPool
 from reconciler.api.objects.semantics import GATES, NEWEST_MINOR
-from reconciler.api.validation.fields import MAX_IDENTIFIER, is_key
+from reconciler.api.objects.validating import subject_of
 from reconciler.api.validation.kinds import GroupVersion, ServedKind
 from reconciler.api.validation.served_kinds import every_kind
 from reconciler.api.versions.extensions import COMPATIBLE_ONLY_WITH
@@ -224,7 +224,7 @@ def converted(
         (written,), errors = target.write([made])
         errors = errors or list(check(written) if raw["kind"] not in CORE_KINDS else ())
         notes += more_notes
-        problems += [f"{subject(raw)} cannot be converted: {line}" for line in errors[:1]]
+        problems += [f"{subject_of(raw)} cannot be converted: {line}" for line in errors[:1]]
         if not errors:
             objects.append(written)
             sources.append(at)
@@ -237,13 +237,6 @@ def converted(
     )
 
 
-def subject(raw: Raw) -> str:
-    """`Kind name` of an object, with its namespace if it has one."""
-    metadata = mapping(raw.get("metadata"))
-    namespace = f"{metadata['namespace']}/" if metadata.get("namespace") else ""
-    return f"{raw['kind']} {namespace}{metadata.get('name')}"
-
-
 def _keys(slices: Iterable[Raw]) -> tuple[Mapping[str, Keys], list[Rename]]:
     """Driver -> names of attributes and capacities, the same in all its pools."""
     devices: dict[str, list[Raw]] = {}
@@ -253,12 +246,7 @@ def _keys(slices: Iterable[Raw]) -> tuple[Mapping[str, Keys], list[Rename]]:
     renames: list[Rename] = []
     for driver, of_driver in devices.items():
         named = {
-            kind: valid_names(
-                (key for device in of_driver for key in mapping(device.get(kind))),
-                is_key,
-                as_key,
-                MAX_IDENTIFIER,
-            )
+            kind: valid_keys(key for device in of_driver for key in mapping(device.get(kind)))
             for kind in ("attributes", "capacity")
         }
         keys[driver] = Keys(named["attributes"], named["capacity"])
@@ -308,7 +296,7 @@ def _checked(
     except Rejected as exc:
         result.problems.append(f"{exc}; the pool is dropped")
         return None
-    errors = [f"{subject(made)}: {line}" for made in new.slices for line in check(made)]
+    errors = [f"{subject_of(made)}: {line}" for made in new.slices for line in check(made)]
     if errors:
         result.problems.append(f"pool {pool.name} cannot be converted: {errors[0]}")
         return None
@@ -326,7 +314,7 @@ def _other(
         unknown: dict[str, None] = {}
         spec = used(KINDS[raw["kind"]].model)["spec"]
         made["spec"] = without_unknown_fields(mapping(raw.get("spec")), spec, "spec", unknown)
-        notes += [f"{subject(raw)}: Kubernetes has no field {path}; it is dropped" for path in unknown]
+        notes += [f"{subject_of(raw)}: Kubernetes has no field {path}; it is dropped" for path in unknown]
     if raw["kind"] in CORE_KINDS:
         return made, notes
     if raw["kind"] == "DeviceTaintRule":
@@ -341,7 +329,7 @@ def _old_names_in(raw: Raw, part: Any, keys: Mapping[str, str]) -> Iterator[str]
     for old, new in keys.items():
         # Quotes and dots end a key in CEL, a slash or a quote in JSON.
         if old in text and re.search(rf"(?<![\w-]){re.escape(old)}(?![\w-])", text):
-            yield f"{subject(raw)} names {old}, which is now {new}"
+            yield f"{subject_of(raw)} names {old}, which is now {new}"
 
 
 def _taint_rule(made: dict[str, Any], devices: Mapping[tuple[str, str], Mapping[str, str]]) -> dict[str, Any]:

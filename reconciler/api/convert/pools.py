@@ -11,16 +11,14 @@ from reconciler.api.convert.layout import (
     CounterSet,
     Part,
     Rename,
-    as_label,
     fit_counter_sets,
     names,
     parts,
     smallest_first,
-    valid_names,
+    valid_labels,
 )
 from reconciler.api.objects.model import aliases_of
 from reconciler.api.objects.slices import Device, ResourceSliceSpec
-from reconciler.api.validation.fields import MAX_LABEL, is_dns_label
 from reconciler.api.versions.extensions import ANNOTATION, with_annotation
 from reconciler.api.versions.kinds import KINDS
 from reconciler.api.versions.shapes import Raw, mapping, mappings
@@ -88,11 +86,9 @@ class OldPool:
         if order_by_size:
             ordered = smallest_first(self.devices, self._targets(), sets)
         expressed = [device for device in everything if device["name"] not in sets.lost]
-        devices = valid_names((device["name"] for device in expressed), is_dns_label, as_label, MAX_LABEL)
-        set_names = valid_names((one.name for one in sets.sets), is_dns_label, as_label, MAX_LABEL)
-        counters = {
-            one.name: valid_names(one.counters, is_dns_label, as_label, MAX_LABEL) for one in sets.sets
-        }
+        devices = valid_labels(device["name"] for device in expressed)
+        set_names = valid_labels(one.name for one in sets.sets)
+        counters = {one.name: valid_labels(one.counters) for one in sets.sets}
         rename = _Renaming(self._keys, devices, set_names, counters)
         found = parts(
             {
@@ -192,17 +188,15 @@ class OldPool:
         return found
 
     def _renames(self, rename: "_Renaming") -> Iterator[Rename]:
-        for before, after in rename.devices.items():
-            if before != after:
-                yield Rename("device", self.name, before, after)
-        for before, after in rename.sets.items():
-            if before != after:
-                yield Rename("counter set", self.name, before, after)
-        for counter_set, counters in rename.counters.items():
-            for before, after in counters.items():
+        of_sets = [
+            ("counter", f"{self.name}, counter set {rename.sets[name]}", counters)
+            for name, counters in rename.counters.items()
+        ]
+        of_pool = ("device", self.name, rename.devices), ("counter set", self.name, rename.sets)
+        for kind, where, names_of in (*of_pool, *of_sets):
+            for before, after in names_of.items():
                 if before != after:
-                    where = f"{self.name}, counter set {rename.sets[counter_set]}"
-                    yield Rename("counter", where, before, after)
+                    yield Rename(kind, where, before, after)
 
     def _unknown(self) -> Iterator[str]:
         """Fields that every server would drop."""

@@ -121,14 +121,9 @@ def _parse(text: str) -> Quantity:
     suffix = match["suffix"]
     if suffix in _BINARY:
         amount, family = digits * NANO * _BINARY[suffix], Format.BINARY
-    elif suffix in _DECIMAL:
-        family = Format.DECIMAL
-        exponent = 9 + _DECIMAL[suffix] - scale
-        scale = max(-exponent, 0)
-        amount = digits * 10 ** max(exponent, 0)
     else:
-        family = Format.EXPONENT
-        power = int(suffix[1:])
+        family = Format.DECIMAL if suffix in _DECIMAL else Format.EXPONENT
+        power = _DECIMAL[suffix] if suffix in _DECIMAL else int(suffix[1:])
         if abs(power) > MAX_EXPONENT:
             raise ValueError(f"{text!r}: the exponent must not exceed {MAX_EXPONENT}")
         exponent = 9 + power - scale

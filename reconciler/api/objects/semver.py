@@ -11,7 +11,7 @@ MAX_LENGTH = 256
 _UINT64_MAX = 2**64 - 1
 _NUMBER = "(0|[1-9][0-9]*)"
 _PRERELEASE = r"(?:0|[1-9][0-9]*|[0-9]*[a-zA-Z-][0-9a-zA-Z-]*)"
-_STRICT = re.compile(
+STRICT = re.compile(
     rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-({_PRERELEASE}(?:\.{_PRERELEASE})*))?(?:\+[0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*)?"
 )
 """As semver.org suggests"""
@@ -78,7 +78,7 @@ class Semver:
 def _parse(text: str) -> Semver:
     if len(text) > MAX_LENGTH:
         raise ValueError(f"a version has {len(text)} characters; at most {MAX_LENGTH} are allowed")
-    match = _STRICT.fullmatch(text)
+    match = STRICT.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is not a semantic version such as 1.2.3 (semver 2.0.0)")
     major, minor, patch = map(int, match.groups()[:3])

@@ -124,6 +124,9 @@ class DeviceTaint(Model):
     effect: Str = ""
     time_added: Str | None = None
 
+    def __str__(self) -> str:
+        return f"{self.key}{f'={self.value}' if self.value else ''}:{self.effect}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, config=LEAN)
 class Device:

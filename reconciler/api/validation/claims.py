@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from reconciler.api.objects.claims import MAX_ALLOCATED_CONFIGS
+from reconciler.api.validation import fields
 from reconciler.api.validation.bodies import encode, same
 from reconciler.api.validation.devices import (
     MAX_COST,
@@ -21,19 +22,6 @@ from reconciler.api.validation.devices import (
     check_tolerations,
     default_tolerations,
     too_complex,
-)
-from reconciler.api.validation.fields import (
-    Field,
-    canonical_values,
-    dns_label,
-    dns_subdomain,
-    driver_name,
-    fully_qualified_name,
-    is_label_name,
-    named,
-    pool_name,
-    quantity,
-    time,
 )
 from reconciler.api.validation.kinds import Object, Refuses, Review
 
@@ -49,9 +37,9 @@ UNUSED = (
 NO_SUCH_REQUEST = "must name a request of the claim, or one of its alternatives as `request/name`"
 
 
-def check_devices(devices: Field, refuses: Refuses) -> None:
+def check_devices(devices: fields.Field, refuses: Refuses) -> None:
     """Check `spec.devices` of a claim."""
-    for request in named(devices["requests"], MAX_REQUESTS):
+    for request in fields.named(devices["requests"], MAX_REQUESTS):
         _request(request, refuses)
     check_derived(devices, refuses)
     known = request_names(devices)
@@ -62,14 +50,14 @@ def check_devices(devices: Field, refuses: Refuses) -> None:
         if not given:
             constraint["matchAttribute"].required()
         for key in given:
-            fully_qualified_name(constraint[key])
+            fields.fully_qualified_name(constraint[key])
     devices["config"].at_most(MAX_CONFIGS)
     for config in devices["config"].items():
         check_references(config["requests"], known)
         check_opaque(config["opaque"])
 
 
-def check_derived(devices: Field, refuses: Refuses) -> None:
+def check_derived(devices: fields.Field, refuses: Refuses) -> None:
     """CLM-9: check the derived attributes of all requests."""
     used = {
         (constraint["matchAttribute"].text() or constraint["distinctAttribute"].text(), name)
@@ -86,7 +74,7 @@ def check_derived(devices: Field, refuses: Refuses) -> None:
         devices.forbidden(f"all derived attributes together: {too_complex(cost)}")
 
 
-def request_names(devices: Field) -> set[str]:
+def request_names(devices: fields.Field) -> set[str]:
     """The names that results, constraints and configs may use: `request` or `request/alternative`."""
     names = set()
     for request in devices["requests"].items():
@@ -96,7 +84,7 @@ def request_names(devices: Field) -> set[str]:
     return names
 
 
-def check_references(references: Field, known: set[str]) -> None:
+def check_references(references: fields.Field, known: set[str]) -> None:
     """Check a list of references: each exists and occurs once."""
     references.at_most(MAX_REQUESTS)
     seen: set[str] = set()
@@ -106,12 +94,12 @@ def check_references(references: Field, known: set[str]) -> None:
         reference.unique(seen)
 
 
-def check_opaque(opaque: Field) -> None:
+def check_opaque(opaque: fields.Field) -> None:
     """Check the parameters of one driver."""
     if not opaque.present:
         opaque.required()
         return
-    driver_name(opaque["driver"])
+    fields.driver_name(opaque["driver"])
     parameters = opaque["parameters"]
     if not parameters.present:
         parameters.required()
@@ -121,20 +109,20 @@ def check_opaque(opaque: Field) -> None:
         parameters.too_long(MAX_PARAMETERS)
 
 
-def _request(request: Field, refuses: Refuses) -> None:
+def _request(request: fields.Field, refuses: Refuses) -> None:
     exactly, alternatives = request["exactly"], request["firstAvailable"]
     if exactly.present == bool(alternatives.items()):
         request.required("exactly one of `exactly` or `firstAvailable` is required")
     if exactly.present:
         _wants(exactly, refuses)
         exactly["adminAccess"].flag()
-    for alternative in named(alternatives, MAX_ALTERNATIVES):
+    for alternative in fields.named(alternatives, MAX_ALTERNATIVES):
         _wants(alternative, refuses)
 
 
-def _wants(request: Field, refuses: Refuses) -> None:
+def _wants(request: fields.Field, refuses: Refuses) -> None:
     """CLM-2: rules for `exactly` and for each alternative."""
-    dns_subdomain(request["deviceClassName"])
+    fields.dns_subdomain(request["deviceClassName"])
     check_selectors(request["selectors"], refuses.selector)
     mode, count = request["allocationMode"], request["count"]
     if mode.text() == "ExactCount":
@@ -147,10 +135,12 @@ def _wants(request: Field, refuses: Refuses) -> None:
         mode.unsupported(("ExactCount", "All"))
     check_tolerations(request["tolerations"])
     for _, amount in request["capacity"]["requests"].entries():
-        quantity(amount)
+        fields.quantity(amount)
 
 
-def _derived(wants: Field, used: Collection[tuple[str, str]], names: Sequence[str], refuses: Refuses) -> int:
+def _derived(
+    wants: fields.Field, used: Collection[tuple[str, str]], names: Sequence[str], refuses: Refuses
+) -> int:
     """Check the derived attributes of a request or alternative.
 
     names  by which constraints refer to it
@@ -165,7 +155,7 @@ def _derived(wants: Field, used: Collection[tuple[str, str]], names: Sequence[st
         if not name.text():
             name.required()
         else:
-            fully_qualified_name(name)
+            fields.fully_qualified_name(name)
             name.unique(seen)
             if not any((name.text(), one) in used for one in names):
                 name.invalid(UNUSED)
@@ -192,7 +182,7 @@ def _default_wants(wants: Object) -> None:
         wants["count"] = 1
     default_tolerations(wants.get("tolerations"))
     if isinstance(wants.get("capacity"), dict):
-        canonical_values(wants["capacity"].get("requests"))
+        fields.canonical_values(wants["capacity"].get("requests"))
 
 
 ADMIN_LABEL = "resource.kubernetes.io/admin-access"
@@ -213,10 +203,10 @@ def default_status(status: object) -> None:
         return
     results = _results(status)
     for result in results:
-        canonical_values(result.get("consumedCapacity"))
+        fields.canonical_values(result.get("consumedCapacity"))
         drawn = result.get("consumedCounters")
         for of_set in drawn if isinstance(drawn, list) else ():
-            canonical_values(of_set.get("counters") if isinstance(of_set, dict) else None)
+            fields.canonical_values(of_set.get("counters") if isinstance(of_set, dict) else None)
     devices = status.get("devices")
     if isinstance(devices, list) and not status.get("allocation"):
         status["devices"] = []
@@ -225,10 +215,10 @@ def default_status(status: object) -> None:
             del status[key]
 
 
-def check_status(root: Field, review: Review) -> None:
+def check_status(root: fields.Field, review: Review) -> None:
     """Check the new status of a claim against the old one."""
     status, allocation = root["status"], root["status"]["allocation"]
-    old = Field((review.old or {}).get("status"))
+    old = fields.Field((review.old or {}).get("status"))
     _reservations(status, old, deleting="deletionTimestamp" in review.new["metadata"])
     if allocation.present and not old["allocation"].present:
         _allocation(allocation, root["spec"]["devices"])
@@ -253,7 +243,7 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list) else value
 
 
-def _reservations(status: Field, old: Field, *, deleting: bool) -> None:
+def _reservations(status: fields.Field, old: fields.Field, *, deleting: bool) -> None:
     """ST-1 and ST-2."""
     reserved = status["reservedFor"]
     reserved.at_most(MAX_RESERVED)
@@ -270,7 +260,7 @@ def _reservations(status: Field, old: Field, *, deleting: bool) -> None:
         reserved.forbidden("may not be specified when `allocated` is not set")
 
 
-def _allocation(allocation: Field, claimed: Field) -> None:
+def _allocation(allocation: fields.Field, claimed: fields.Field) -> None:
     """ST-4."""
     known = request_names(claimed)
     results, configs = allocation["devices"]["results"], allocation["devices"]["config"]
@@ -285,15 +275,15 @@ def _allocation(allocation: Field, claimed: Field) -> None:
         check_opaque(config["opaque"])
     if allocation["nodeSelector"].present:
         check_node_selector(allocation["nodeSelector"])
-    time(allocation["allocationTimestamp"])
+    fields.time(allocation["allocationTimestamp"])
 
 
-def _result(result: Field, known: set[str]) -> None:
+def _result(result: fields.Field, known: set[str]) -> None:
     if result["request"].text() not in known:
         result["request"].invalid(NO_SUCH_REQUEST)
-    driver_name(result["driver"])
-    pool_name(result["pool"])
-    dns_label(result["device"])
+    fields.driver_name(result["driver"])
+    fields.pool_name(result["pool"])
+    fields.dns_label(result["device"])
     result["adminAccess"].flag()
     check_tolerations(result["tolerations"])
     check_binding_conditions(result)
@@ -301,16 +291,16 @@ def _result(result: Field, known: set[str]) -> None:
     if result["shareID"].present and not _UUID.fullmatch(result["shareID"].text()):
         result["shareID"].invalid("must be a lower-case UUID")
     for _, amount in result["consumedCapacity"].entries():
-        quantity(amount)
+        fields.quantity(amount)
     result["consumedCounters"].at_most(MAX_COUNTER_SETS)
     for drawn in result["consumedCounters"].items():
-        dns_label(drawn["counterSet"])
+        fields.dns_label(drawn["counterSet"])
         for name, amount in drawn["counters"].entries():
-            dns_label(Field(name, amount.path, amount.causes))
-            quantity(amount)
+            fields.dns_label(fields.Field(name, amount.path, amount.causes))
+            fields.quantity(amount)
 
 
-def _admin_access(allocation: Field, review: Review) -> None:
+def _admin_access(allocation: fields.Field, review: Review) -> None:
     """ST-7."""
     if review.namespace_labels.get(ADMIN_LABEL) == "true":
         return
@@ -319,7 +309,7 @@ def _admin_access(allocation: Field, review: Review) -> None:
             result["adminAccess"].forbidden(ADMIN_MISSING)
 
 
-def _device_statuses(status: Field) -> None:
+def _device_statuses(status: fields.Field) -> None:
     """ST-6."""
     allocated = {tuple(result.get(key) for key in _DEVICE) for result in _results(status.object())}
     seen: set[object] = set()
@@ -348,7 +338,7 @@ def default_claim(obj: Object, _now: datetime) -> None:
     default_status(obj.setdefault("status", {}))
 
 
-def check_claim(root: Field, review: Review) -> None:
+def check_claim(root: fields.Field, review: Review) -> None:
     """Check a claim at creation, at an update of spec, or at an update of status."""
     if review.subresource == "status":
         check_status(root, review)
@@ -367,7 +357,7 @@ def default_template(obj: Object, _now: datetime) -> None:
         default_devices(inner.get("devices"))
 
 
-def check_template(root: Field, review: Review) -> None:
+def check_template(root: fields.Field, review: Review) -> None:
     """Check a ResourceClaimTemplate: its spec is immutable."""
     if review.old is None:
         root["spec"]["metadata"].object()
@@ -376,10 +366,10 @@ def check_template(root: Field, review: Review) -> None:
         root["spec"].invalid("field is immutable")
 
 
-def check_class(root: Field, review: Review) -> None:
+def check_class(root: fields.Field, review: Review) -> None:
     """Check a DeviceClass. Selectors that an update leaves as they are were compiled before."""
     spec = root["spec"]
-    before = Field(review.old)["spec"]["selectors"]
+    before = fields.Field(review.old)["spec"]["selectors"]
     kept = review.old is not None and same(before.value, spec["selectors"].value)
     check_selectors(spec["selectors"], Refuses().selector if kept else review.refuses.selector)
     spec["config"].at_most(MAX_CONFIGS)
@@ -389,16 +379,16 @@ def check_class(root: Field, review: Review) -> None:
         _extended_resource(spec["extendedResourceName"])
 
 
-def _extended_resource(field: Field) -> None:
+def _extended_resource(field: fields.Field) -> None:
     """A name with a domain that is not Kubernetes' own, also as the name of a quota."""
     name = field.text()
     is_native = "/" not in name or "kubernetes.io/" in name or name.startswith("requests.")
-    if is_native or not is_label_name(f"requests.{name}"):
+    if is_native or not fields.is_label_name(f"requests.{name}"):
         what = "a DOMAIN without kubernetes.io and requests., a NAME of at most 63 letters, digits, '-_.'"
         field.invalid(f"must be DOMAIN/NAME: {what}")
 
 
-def _check_spec(spec: Field, review: Review) -> None:
+def _check_spec(spec: fields.Field, review: Review) -> None:
     check_devices(spec["devices"], review.refuses)
     # CLM-6: the label matters only at creation.
     if review.namespace_labels.get(ADMIN_LABEL) == "true":

@@ -2,16 +2,8 @@
 
 from datetime import datetime
 
+from reconciler.api.validation import fields
 from reconciler.api.validation.devices import check_node_selector
-from reconciler.api.validation.fields import (
-    Field,
-    is_label_name,
-    label_name,
-    label_value,
-    size_of,
-    time,
-    time_in_micros,
-)
 from reconciler.api.validation.kinds import Object, Review
 
 MAX_CONFIG_BYTES = 1024 * 1024
@@ -28,7 +20,7 @@ def default_event(obj: Object, _now: datetime) -> None:
         obj.setdefault(key, None)
 
 
-def check_event(root: Field, review: Review) -> None:
+def check_event(root: fields.Field, review: Review) -> None:
     """Check an event: strict for events.k8s.io, lenient for the core version, as upstream."""
     involved = root["involvedObject"]
     for key in ("kind", "namespace", "name", "uid"):
@@ -36,9 +28,9 @@ def check_event(root: Field, review: Review) -> None:
     for key in ("reason", "message", "type", "action", "reportingComponent", "reportingInstance"):
         root[key].text()
     for moment in (root["eventTime"], root["series"]["lastObservedTime"]):
-        time_in_micros(moment)
+        fields.time_in_micros(moment)
     for key in ("firstTimestamp", "lastTimestamp"):
-        time(root[key])
+        fields.time(root[key])
     if (involved["namespace"].text() or "default") != review.new["metadata"].get("namespace"):
         involved["namespace"].invalid("does not match event.namespace")
     if review.served.group == "events.k8s.io" and review.old is None:
@@ -46,11 +38,11 @@ def check_event(root: Field, review: Review) -> None:
             if not root[key].value:
                 root[key.replace("Component", "Controller")].required()
         root["type"].one_of(("Normal", "Warning"))
-        if size_of(root["message"].text()) > MAX_NOTE:
-            Field(None, "note", root.causes).too_long(MAX_NOTE)
+        if fields.size_of(root["message"].text()) > MAX_NOTE:
+            fields.Field(None, "note", root.causes).too_long(MAX_NOTE)
 
 
-def check_config_map(root: Field, review: Review) -> None:
+def check_config_map(root: fields.Field, review: Review) -> None:
     """Check text values, total size, and `immutable`."""
     size = 0
     for key in ("data", "binaryData"):
@@ -63,7 +55,7 @@ def check_config_map(root: Field, review: Review) -> None:
                 root[key].forbidden("field is immutable when `immutable` is set")
 
 
-def check_lease(root: Field, _review: Review) -> None:
+def check_lease(root: fields.Field, _review: Review) -> None:
     """Check that durations are positive and transitions are not negative."""
     spec = root["spec"]
     spec["holderIdentity"].text()
@@ -71,19 +63,19 @@ def check_lease(root: Field, _review: Review) -> None:
         spec["leaseDurationSeconds"].invalid("must be greater than 0")
     spec["leaseTransitions"].not_negative()
     for key in ("acquireTime", "renewTime"):
-        time_in_micros(spec[key])
+        fields.time_in_micros(spec[key])
 
 
-def check_eviction_request(root: Field, review: Review) -> None:
+def check_eviction_request(root: fields.Field, review: Review) -> None:
     """EVR-4: the pod by name and uid, who asks, and whether they still do."""
     spec = root["spec"]
     pod, requester = spec["target"]["pod"], spec["requester"]
     for part in (pod["name"], pod["uid"], requester):
         part.needed()
-    if requester.text() and not ("/" in requester.text() and is_label_name(requester.text())):
+    if requester.text() and not ("/" in requester.text() and fields.is_label_name(requester.text())):
         requester.invalid("must be a domain-prefixed key, such as acme.io/foo")
     spec["intent"].one_of(("Eviction", "Withdrawn"))
-    before = Field(review.old)["spec"] if review.old is not None else spec
+    before = fields.Field(review.old)["spec"] if review.old is not None else spec
     for key in ("target", "requester"):
         if before[key].value != spec[key].value:
             spec[key].invalid("field is immutable")
@@ -98,15 +90,15 @@ def default_namespace(obj: Object, _now: datetime) -> None:
     obj.setdefault("status", {"phase": "Active"})
 
 
-def check_node(root: Field, _review: Review) -> None:
+def check_node(root: fields.Field, _review: Review) -> None:
     """Check the fields of a node that are used here."""
     root["spec"]["unschedulable"].flag()
     for condition in root["status"]["conditions"].items():
         condition["type"].text()
     seen: set[tuple[str, str]] = set()
     for taint in root["spec"]["taints"].items():
-        label_name(taint["key"])
-        label_value(taint["value"])
+        fields.label_name(taint["key"])
+        fields.label_value(taint["value"])
         if taint["effect"].needed():
             taint["effect"].one_of(_NODE_EFFECTS)
         taint.unique(seen, (taint["key"].text(), taint["effect"].text()))
@@ -117,14 +109,14 @@ _NODE_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 def default_service(obj: Object, _now: datetime) -> None:
     """Set the type of a Service and the protocol of its ports."""
-    spec = Field(obj)["spec"]
+    spec = fields.Field(obj)["spec"]
     if spec.present:
         spec.object().setdefault("type", "ClusterIP")
     for port in spec["ports"].items():
         port.object().setdefault("protocol", "TCP")
 
 
-def check_service(root: Field, _review: Review) -> None:
+def check_service(root: fields.Field, _review: Review) -> None:
     """Check the fields of a Service that are shown here. Addresses are not checked."""
     spec = root["spec"]
     spec["type"].one_of(("ClusterIP", "NodePort", "LoadBalancer", "ExternalName"))
@@ -136,7 +128,7 @@ def check_service(root: Field, _review: Review) -> None:
         spec["ports"].required()
 
 
-def _is_headless(spec: Field) -> bool:
+def _is_headless(spec: fields.Field) -> bool:
     return spec["clusterIP"].text() == "None"
 
 
@@ -167,7 +159,7 @@ def default_driver(obj: Object, _now: datetime) -> None:
     _defaults(obj, "spec", attachRequired=True, podInfoOnMount=False, storageCapacity=False)
 
 
-def check_volume(root: Field, _review: Review) -> None:
+def check_volume(root: fields.Field, _review: Review) -> None:
     """Check capacity, access modes and node affinity."""
     spec = root["spec"]
     if not spec["capacity"].entries():
@@ -178,7 +170,7 @@ def check_volume(root: Field, _review: Review) -> None:
         check_node_selector(required)
 
 
-def check_claim(root: Field, review: Review) -> None:
+def check_claim(root: fields.Field, review: Review) -> None:
     """Check access modes and size. The spec of a claim hardly changes."""
     spec = root["spec"]
     _access_modes(spec["accessModes"])
@@ -189,7 +181,7 @@ def check_claim(root: Field, review: Review) -> None:
         spec["volumeName"].forbidden("spec is immutable after creation except resources.requests")
 
 
-def check_class(root: Field, review: Review) -> None:
+def check_class(root: fields.Field, review: Review) -> None:
     """Check the provisioner and when claims are bound; neither changes."""
     root["provisioner"].needed()
     root["volumeBindingMode"].one_of(_MODES)
@@ -198,7 +190,7 @@ def check_class(root: Field, review: Review) -> None:
             root[key].forbidden("updates to this field are forbidden")
 
 
-def check_csi_node(root: Field, _review: Review) -> None:
+def check_csi_node(root: fields.Field, _review: Review) -> None:
     """Check the names of drivers and their limits."""
     for driver in root["spec"]["drivers"].items():
         for key in ("name", "nodeID"):
@@ -207,14 +199,14 @@ def check_csi_node(root: Field, _review: Review) -> None:
         count.not_negative()
 
 
-def check_capacity(root: Field, review: Review) -> None:
+def check_capacity(root: fields.Field, review: Review) -> None:
     """Check the class; it does not change."""
     root["storageClassName"].needed()
     if review.old is not None and root["storageClassName"].value != review.old.get("storageClassName"):
         root["storageClassName"].invalid("field is immutable")
 
 
-def check_attachment(root: Field, review: Review) -> None:
+def check_attachment(root: fields.Field, review: Review) -> None:
     """Check driver, node and volume; they do not change."""
     spec = root["spec"]
     for key in ("attacher", "nodeName"):
@@ -223,7 +215,7 @@ def check_attachment(root: Field, review: Review) -> None:
         spec.invalid("field is immutable")
 
 
-def _access_modes(modes: Field) -> None:
+def _access_modes(modes: fields.Field) -> None:
     found = modes.items()
     if not found:
         modes.required("at least 1 access mode is required")
@@ -238,7 +230,7 @@ def _defaults(obj: Object, part: str, **values: object) -> None:
 _POLICIES = ("IfHealthyBudget", "AlwaysAllow")
 
 
-def check_budget(root: Field, _review: Review) -> None:
+def check_budget(root: fields.Field, _review: Review) -> None:
     """Check that a budget has one kind of limit, and that its counts are not negative."""
     spec, status = root["spec"], root["status"]
     limits = [spec[key] for key in ("minAvailable", "maxUnavailable") if spec[key].present]

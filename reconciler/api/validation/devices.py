@@ -3,12 +3,12 @@
 Also tolerations and DeviceTaintRules (CLM-5, TNT-7).
 """
 
-import re
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from itertools import pairwise
 
 from reconciler.api.objects.quantity import ZERO, Quantity
+from reconciler.api.objects.semver import STRICT
 from reconciler.api.validation import fields
 from reconciler.api.validation.kinds import Judged, Object, Review
 
@@ -244,12 +244,6 @@ MAX_BINDING_CONDITIONS = 4
 MAX_STRING = 64
 _SINGLE = ("int", "bool", "string", "version")
 _LISTS = {"ints": "int", "bools": "bool", "strings": "string", "versions": "version"}
-_NUMBER, _PART = r"(?:0|[1-9]\d*)", r"(?:0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)"
-_VERSION = re.compile(
-    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-{_PART}(?:\.{_PART})*)?(?:\+[0-9a-zA-Z-]+(?:\.[0-9a-zA-Z-]+)*)?",
-    re.ASCII,
-)
-"""As API servers read it: numbers of any length, beyond those that expressions can compare (CEL-6)"""
 
 
 def check_device(device: fields.Field, *, per_device: bool) -> None:
@@ -346,7 +340,7 @@ def _attribute_value(value: fields.Field, kind: str) -> None:
         value.flag()
     elif fields.size_of(value.text()) > MAX_STRING:
         value.too_long(MAX_STRING)
-    elif kind == "version" and _VERSION.fullmatch(value.text()) is None:
+    elif kind == "version" and STRICT.fullmatch(value.text()) is None:
         value.invalid("must be a semantic version such as 1.2.3 (semver 2.0.0)")
 
 

@@ -4,64 +4,52 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from reconciler.api.plugins import PLUGINS
-from reconciler.api.validation import claims, columns, core, devices, pod_groups, pods, slices
-from reconciler.api.validation.kinds import (
-    CLAIM_V1BETA1,
-    CONDITIONS,
-    EVENT,
-    METADATA,
-    SLICE_V1BETA1,
-    TEMPLATE_V1BETA1,
-    Conversion,
-    GroupVersion,
-    Merge,
-    ServedKind,
-)
+from reconciler.api.validation import claims, columns, core, devices, kinds, pod_groups, pods, slices
 from reconciler.api.validation.pods import prepare_pod
 from reconciler.api.versions import pod_groups as shapes
 from reconciler.api.versions.kinds import KINDS, RESOURCE, SCHEDULING
 
-EVENTS: Final = GroupVersion("events.k8s.io", "v1")
-V1BETA1: Final = GroupVersion(RESOURCE, "v1beta1")
-V1ALPHA2: Final = GroupVersion(SCHEDULING, "v1alpha2")
+EVENTS: Final = kinds.GroupVersion("events.k8s.io", "v1")
+V1BETA1: Final = kinds.GroupVersion(RESOURCE, "v1beta1")
+V1ALPHA2: Final = kinds.GroupVersion(SCHEDULING, "v1alpha2")
 
 
-def _kind(name: str, *, also: Iterable[GroupVersion] = (), **rules: Any) -> ServedKind:
+def _kind(name: str, *, also: Iterable[kinds.GroupVersion] = (), **rules: Any) -> kinds.ServedKind:
     """A kind of the table in its versions there. `also`: versions of another group with the same objects."""
     kind = KINDS[name]
-    served = (*(GroupVersion(kind.group, version) for version in kind.versions), *also)
-    return ServedKind(
+    served = (*(kinds.GroupVersion(kind.group, version) for version in kind.versions), *also)
+    return kinds.ServedKind(
         *(kind.name, kind.plural, kind.name.lower(), served),
         namespaced=kind.namespaced, since=kind.since, until=kind.until, **rules,
     )  # fmt: skip
 
 
-_CONDITIONED: Final = {"metadata": METADATA, "status": {"conditions": CONDITIONS}}
+_CONDITIONED: Final = {"metadata": kinds.METADATA, "status": {"conditions": kinds.CONDITIONS}}
 
 _CONTAINER: Final = {
-    "env": Merge("name"),
-    "ports": Merge("containerPort"),
-    "volumeMounts": Merge("mountPath"),
-    "volumeDevices": Merge("devicePath"),
+    "env": kinds.Merge("name"),
+    "ports": kinds.Merge("containerPort"),
+    "volumeMounts": kinds.Merge("mountPath"),
+    "volumeDevices": kinds.Merge("devicePath"),
 }
 _POD: Final = {
-    "metadata": METADATA,
+    "metadata": kinds.METADATA,
     "spec": {
-        "containers": Merge("name", _CONTAINER),
-        "initContainers": Merge("name", _CONTAINER),
-        "ephemeralContainers": Merge("name", _CONTAINER),
-        "volumes": Merge("name"),
-        "imagePullSecrets": Merge("name"),
-        "hostAliases": Merge("ip"),
-        "topologySpreadConstraints": Merge("topologyKey"),
-        "schedulingGates": Merge("name"),
-        "resourceClaims": Merge("name"),
+        "containers": kinds.Merge("name", _CONTAINER),
+        "initContainers": kinds.Merge("name", _CONTAINER),
+        "ephemeralContainers": kinds.Merge("name", _CONTAINER),
+        "volumes": kinds.Merge("name"),
+        "imagePullSecrets": kinds.Merge("name"),
+        "hostAliases": kinds.Merge("ip"),
+        "topologySpreadConstraints": kinds.Merge("topologyKey"),
+        "schedulingGates": kinds.Merge("name"),
+        "resourceClaims": kinds.Merge("name"),
     },
     "status": {
-        "conditions": CONDITIONS,
-        "podIPs": Merge("ip"),
-        "hostIPs": Merge("ip"),
-        "resourceClaimStatuses": Merge("name"),
+        "conditions": kinds.CONDITIONS,
+        "podIPs": kinds.Merge("ip"),
+        "hostIPs": kinds.Merge("ip"),
+        "resourceClaimStatuses": kinds.Merge("name"),
     },
 }
 
@@ -77,9 +65,9 @@ NODE: Final = _kind(
     description="A machine that runs pods.",
     short_names=("no",), has_status=True,
     strategic={
-        "metadata": METADATA,
-        "spec": {"podCIDRs": Merge()},
-        "status": {"conditions": CONDITIONS, "addresses": Merge("type")},
+        "metadata": kinds.METADATA,
+        "spec": {"podCIDRs": kinds.Merge()},
+        "status": {"conditions": kinds.CONDITIONS, "addresses": kinds.Merge("type")},
     },
     selectable={"spec.unschedulable": ("spec", "unschedulable")},
     columns=columns.NODE, rules=core.check_node,
@@ -105,9 +93,9 @@ SERVICE: Final = _kind(
     description="A name and an address for pods. Addresses are not assigned here.",
     categories=("all",), short_names=("svc",), has_status=True, label_names=True, returns_deleted=True,
     strategic={
-        "metadata": METADATA,
-        "spec": {"ports": Merge("port")},
-        "status": {"conditions": CONDITIONS},
+        "metadata": kinds.METADATA,
+        "spec": {"ports": kinds.Merge("port")},
+        "status": {"conditions": kinds.CONDITIONS},
     },
     columns=columns.SERVICE, defaults=core.default_service, rules=core.check_service,
 )  # fmt: skip
@@ -133,7 +121,7 @@ EVENT_KIND: Final = _kind(
         "reportingController": ("reportingComponent",),
     },
     also=(EVENTS,), columns=columns.EVENT, defaults=core.default_event, rules=core.check_event,
-    conversions={EVENTS: EVENT},
+    conversions={EVENTS: kinds.EVENT},
 )  # fmt: skip
 LEASE: Final = _kind(
     "Lease.coordination.k8s.io",
@@ -150,15 +138,15 @@ CLAIM: Final = _kind(
     "ResourceClaim",
     description="A request for devices, and in its status the devices that are allocated.",
     has_status=True, returns_deleted=True,
-    strategic={"metadata": METADATA, "status": {"reservedFor": Merge("uid")}},
+    strategic={"metadata": kinds.METADATA, "status": {"reservedFor": kinds.Merge("uid")}},
     columns=columns.CLAIM, defaults=claims.default_claim, rules=claims.check_claim,
-    conversions={V1BETA1: CLAIM_V1BETA1},
+    conversions={V1BETA1: kinds.CLAIM_V1BETA1},
 )  # fmt: skip
 TEMPLATE: Final = _kind(
     "ResourceClaimTemplate",
     description="The ResourceClaim that each pod that names it gets.",
     returns_deleted=True, columns=columns.NAMED, defaults=claims.default_template,
-    rules=claims.check_template, conversions={V1BETA1: TEMPLATE_V1BETA1},
+    rules=claims.check_template, conversions={V1BETA1: kinds.TEMPLATE_V1BETA1},
 )  # fmt: skip
 DEVICE_CLASS: Final = _kind(
     "DeviceClass",
@@ -176,7 +164,7 @@ SLICE: Final = _kind(
         "spec.pool.name": ("spec", "pool", "name"),
     },
     columns=columns.SLICE, defaults=slices.default_slice, rules=slices.check_slice,
-    conversions={V1BETA1: SLICE_V1BETA1},
+    conversions={V1BETA1: kinds.SLICE_V1BETA1},
 )  # fmt: skip
 TAINT_RULE: Final = _kind(
     "DeviceTaintRule",
@@ -197,7 +185,7 @@ POD_GROUP: Final = _kind(
     description="Pods that are scheduled together.",
     has_status=True, counts_generations=True, strategic=_CONDITIONED, columns=columns.NAMED,
     rules=pod_groups.check_pod_group,
-    conversions={V1ALPHA2: Conversion(shapes.to_current, shapes.to_v1alpha2)},
+    conversions={V1ALPHA2: kinds.Conversion(shapes.to_current, shapes.to_v1alpha2)},
 )  # fmt: skip
 """Served on real servers with the feature gate GenericWorkload, as are Workloads."""
 COMPOSITE_GROUP: Final = _kind(
@@ -211,7 +199,7 @@ WORKLOAD: Final = _kind(
     "SchedulingWorkload",
     description="Templates of the PodGroups of a workload, as its controller makes them.",
     counts_generations=True, columns=columns.NAMED, rules=pod_groups.check_workload,
-    conversions={V1ALPHA2: Conversion(shapes.workload_to_current, shapes.workload_to_v1alpha2)},
+    conversions={V1ALPHA2: kinds.Conversion(shapes.workload_to_current, shapes.workload_to_v1alpha2)},
 )  # fmt: skip
 
 
@@ -232,7 +220,7 @@ PERSISTENT_VOLUME: Final = _kind(
     "PersistentVolume",
     description="A volume.",
     short_names=("pv",), has_status=True, returns_deleted=True,
-    strategic={"metadata": METADATA}, columns=columns.NAMED, defaults=core.default_volume,
+    strategic={"metadata": kinds.METADATA}, columns=columns.NAMED, defaults=core.default_volume,
     rules=core.check_volume,
 )  # fmt: skip
 VOLUME_CLAIM: Final = _kind(
@@ -252,7 +240,7 @@ CSI_NODE: Final = _kind(
     "CSINode",
     description="The CSI drivers on a node, and how many volumes it can attach.",
     returns_deleted=True,
-    strategic={"metadata": METADATA, "spec": {"drivers": Merge("name")}},
+    strategic={"metadata": kinds.METADATA, "spec": {"drivers": kinds.Merge("name")}},
     columns=columns.NAMED, rules=core.check_csi_node,
 )  # fmt: skip
 CSI_DRIVER: Final = _kind(
@@ -280,7 +268,7 @@ BUILTIN: Final = (
 )  # fmt: skip
 
 
-def every_kind() -> tuple[ServedKind, ...]:
+def every_kind() -> tuple[kinds.ServedKind, ...]:
     """The kinds above, and those of plugins."""
     return (*BUILTIN, *(kind for plugin in PLUGINS for kind in plugin.served_kinds()))
 

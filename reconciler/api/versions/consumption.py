@@ -130,6 +130,25 @@ def pack(groups: Iterable[Sequence[CounterLimit]], *, size: int, most: int) -> P
     )
 
 
+def connected(names: Iterable[str], together: Iterable[Sequence[str]]) -> list[list[str]]:
+    """The names in groups, in their order: those that are together, also by way of others."""
+    home = {name: name for name in names}
+
+    def root(name: str) -> str:
+        while home[name] != name:
+            home[name] = home[home[name]]
+            name = home[name]
+        return name
+
+    for one in together:
+        for name in one[1:]:
+            home[root(name)] = root(one[0])
+    found: dict[str, list[str]] = {}
+    for name in home:
+        found.setdefault(root(name), []).append(name)
+    return list(found.values())
+
+
 NOTHING = Quantity(0)
 ONE = Quantity.of(1)
 
@@ -179,21 +198,8 @@ class Forest:
 
     def trees(self) -> list[list[str]]:
         """Groups of connected devices; devices without sinks and sources are omitted."""
-        home = {name: name for name in self.members}
-
-        def root(name: str) -> str:
-            while home[name] != name:
-                home[name] = home[home[name]]
-                name = home[name]
-            return name
-
-        for name, parents in self.parents.items():
-            for parent in parents:
-                home[root(name)] = root(parent)
-        found: dict[str, list[str]] = {}
-        for name in self.members:
-            found.setdefault(root(name), []).append(name)
-        return [names for names in found.values() if len(names) > 1]
+        together = [(name, *parents) for name, parents in self.parents.items()]
+        return [names for names in connected(self.members, together) if len(names) > 1]
 
     def tallies(self, tree: Sequence[str]) -> list[CounterLimit]:
         """The counters of one tree. The counters of a source come before those of the sources below it."""

@@ -9,12 +9,12 @@ import pytest
 
 from reconciler.analysis.doctor.checks import examine
 from reconciler.analysis.doctor.findings import read_input
-from reconciler.api.convert.layout import as_key, as_label, size, valid_names
+from reconciler.api.convert.layout import as_key, as_label, size, valid_keys, valid_labels
 from reconciler.api.convert.objects import Converted, converted
 from reconciler.api.manifests.documents import Document, Origin
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import Release, Semantics
-from reconciler.api.validation.fields import MAX_IDENTIFIER, MAX_LABEL, is_dns_label, is_key
+from reconciler.api.validation.fields import is_dns_label, is_key
 from reconciler.api.versions.reading import to_v1
 from reconciler.cli.convert import objections
 from tests.tools.allocation_world import World, decide
@@ -221,17 +221,17 @@ def test_a_key_is_the_closest_there_is(before: str, after: str):
 
 
 def test_names_that_would_meet_are_numbered_and_valid_ones_stay():
-    assert valid_names(["a.b", "a-b", "a_b", "A.B"], is_dns_label, as_label, MAX_LABEL) == {
+    assert valid_labels(["a.b", "a-b", "a_b", "A.B"]) == {
         "a.b": "a-b-2",
         "a-b": "a-b",
         "a_b": "a-b-3",
         "A.B": "a-b-4",
     }
-    assert valid_names(["a-b", "a_b"], is_key, as_key, MAX_IDENTIFIER) == {"a-b": "a_b_2", "a_b": "a_b"}
+    assert valid_keys(["a-b", "a_b"]) == {"a-b": "a_b_2", "a_b": "a_b"}
 
 
 def test_a_long_name_makes_room_for_its_number():
-    found = valid_names(["x" * 70, "x" * 80], is_dns_label, as_label, MAX_LABEL)
+    found = valid_labels(["x" * 70, "x" * 80])
     assert list(found.values()) == ["x" * 63, "x" * 61 + "-2"]
 
 
