@@ -8,14 +8,13 @@ docs/reference/rules/claims.md.
 
 import json
 from collections.abc import Iterable
-from functools import cached_property
 from hashlib import sha256
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from reconciler.api.objects.meta import ApiObject, DeviceID
-from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple, aliases_of, misplaced
+from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple, aliases_of, kept, misplaced
 from reconciler.api.objects.quantity import INT64_MAX, Quantity
 from reconciler.api.objects.selectors import NodeSelector
 
@@ -275,7 +274,7 @@ class ResourceClaimSpec(Model):
         {"spec": "belongs in a ResourceClaimTemplate; in a claim, move it up"}
     )
 
-    @cached_property
+    @kept
     def key(self) -> bytes | None:
         """Equal for equal specs. None for text that is not Unicode: too rare to be told apart.
 

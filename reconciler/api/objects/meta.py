@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
-from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 from pydantic.dataclasses import dataclass
 
-from reconciler.api.objects.model import LEAN, Bool, Int, Map, Model, Str, Tuple
+from reconciler.api.objects.model import LEAN, Bool, Int, Map, Model, Str, Tuple, kept
 
 
 class ObjectKey(NamedTuple):
@@ -116,7 +115,7 @@ class ApiObject(Model):
 
     metadata: ObjectMeta
 
-    @cached_property
+    @kept
     def key(self) -> ObjectKey:
         """Cached: it is read a dozen times for each allocation."""
         metadata = self.metadata

@@ -4,6 +4,7 @@ claim: immutable by convention, five times as fast to make.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Self, TypeVar, dataclass_transform
 
 from pydantic import (
@@ -41,10 +42,20 @@ LEAN = ConfigDict(extra="ignore", alias_generator=to_camel, populate_by_name=Tru
 """For parts of objects that exist in millions: pydantic dataclasses with slots, parsed like a `Model`."""
 
 
+class kept(cached_property[T]):  # noqa: N801 - a decorator
+    """A property that is computed once. The lock of Python 3.11 would cost more than most values."""
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        value = instance.__dict__[self.attrname] = self.func(instance)
+        return value
+
+
 class Model(BaseModel):
     """A frozen API object of which we hold the fields that we read; others are ignored."""
 
-    model_config = ConfigDict(frozen=True, **LEAN)
+    model_config = ConfigDict(frozen=True, ignored_types=(kept,), **LEAN)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """As pydantic's, but without cached properties, which may not fit the copy."""
