@@ -59,6 +59,12 @@ def causes(api: ApiServer, method: str, path: str, body: Any = None, **options: 
     return [(cause["field"], cause["reason"]) for cause in found["details"]["causes"]]
 
 
+def problems(api: ApiServer, method: str, path: str, body: Any = None, **options: Any) -> list[str]:
+    """The same in words, as `spec.driver: Required`."""
+    found = causes(api, method, path, body, **options)
+    return [f"{field}: {reason.removeprefix('FieldValue')}" for field, reason in found]
+
+
 async def watch(
     api: ApiServer, path: str, *, accept: str = "application/json", **query: str
 ) -> AsyncGenerator[Any, None]:
