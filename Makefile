@@ -71,7 +71,7 @@ soak: $(STAMP)  ## thousands of simulated schedules that `make test` does not ha
 	if git cat-file -e e828765f 2>/dev/null; then $(BIN)/python -m tests.tools.releases; else echo "Releases: not in this clone"; fi
 	EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest -n auto -m hypothesis
 	EXAMPLES=2 $(BIN)/python -m pytest -n auto tests/unit/{api/convert/test_equivalence,api/versions/test_tree,cli/test_convert,control/test_batch,control/test_early_names,analysis/relocation/test_hard_groups}.py
-	SIZE=full $(BIN)/python -m pytest -n auto tests/whole/{hostile/test_server,status_port/test_mutated_requests,deploy/test_installed}.py tests/whole/{perf,kubectl,rights}
+	SIZE=full $(BIN)/python -m pytest -n auto tests/whole/{clients/test_clients,hostile/test_server,status_port/test_mutated_requests,deploy/test_installed}.py tests/whole/{perf,kubectl,rights}
 
 lint: $(STAMP)  ## what CI checks besides the tests
 	$(BIN)/ruff check .

@@ -9,7 +9,7 @@ SEEDS = {
     "budgets allow everything": 39,
     "several pods move at once": 10,
     "gates go before kube-scheduler has seen what was given": 1,
-    "only the decided devices are held": 4,
+    "only the decided devices are held": 6,
     "gates go without a node": 5,
 }
 """Schedules that have noticed a mutant, to be tried first: any of the others will do, but takes longer"""

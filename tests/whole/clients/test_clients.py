@@ -9,6 +9,7 @@ import pytest
 
 from reconciler.api.validation.served_kinds import CLAIM, CONFIG_MAP, NODE, POD
 from reconciler.embedded import ApiServer, run_controllers, serve
+from tests.tools.examples import in_soak
 from tests.tools.http_servers import write_kubeconfig
 from tests.tools.patience import PATIENCE
 
@@ -122,7 +123,7 @@ asyncio.run(main())
     ("package", "script"),
     [
         ("kubernetes", OFFICIAL),
-        ("kubernetes_asyncio", ASYNCIO),
+        pytest.param("kubernetes_asyncio", ASYNCIO, marks=in_soak),  # what we ask with, in all other tests
         ("kr8s", KR8S),
         ("lightkube", LIGHTKUBE),
         ("kopf", KOPF),

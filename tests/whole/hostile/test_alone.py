@@ -149,7 +149,7 @@ def test_a_claim_is_refused_alone_or_decided_and_changes_no_answer(name: str):
 
 
 def test_selectors_beyond_the_budget_are_given_up_and_said(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(selector_masks, "DECISION_COST_LIMIT", DECISION_COST_LIMIT // 8)
+    monkeypatch.setattr(selector_masks, "DECISION_COST_LIMIT", DECISION_COST_LIMIT // 32)
     store = store_with()
     found = answer(store, read(CLAIMS[SLOW]))
     assert isinstance(found, Unsatisfied)

@@ -47,12 +47,12 @@ def session(folder: Path, *words: str, without: str = "") -> tuple[int, str]:
     (folder / "pytest.ini").write_text("[pytest]\ntestpaths = t\n")
     (folder / "t" / "conftest.py").write_text(CONFTEST.format(without=without))
     (folder / "t" / "test_one.py").write_text(TESTS)
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *words]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "xdist", *words]
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     done = subprocess.run(
         command,
         cwd=folder,
-        env=kept | {"PYTHONPATH": str(DEPLOY.parent)},
+        env=kept | {"PYTHONPATH": str(DEPLOY.parent), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
         text=True,
         check=False,
