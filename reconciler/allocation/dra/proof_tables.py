@@ -207,9 +207,8 @@ def singles_and_pairs(kinds: int) -> Amounts:
 
 MOST_STATES = 1 << 14
 """States that are looked at for the packings of one group. With more, its devices count as if all fit."""
-MOST_CELLS = 1 << 17
-"""Cells of the box of one group. With more, counts are tried in parts; with eight times as many, its kinds
-count as if they did not compete."""
+MOST_CELLS = 1 << 20
+"""Cells of the box of one group. With more, its kinds count as if they did not compete."""
 
 
 class Groups(Struct, frozen=True):
@@ -374,13 +373,13 @@ def group_state(
 
 
 def table_of(
-    state: GroupState, rules: Sequence[Rule], caps: Sequence[int], *, whole: bool
-) -> tuple[Amounts, Amounts, tuple[tuple[int, int], ...], int] | None:
+    state: GroupState, rules: Sequence[Rule], caps: Sequence[int]
+) -> tuple[Amounts, Amounts, tuple[tuple[int, int], ...], int]:
     """The largest counts of kinds that a group can give, how they use the limits, the limits, and the cells
     of the box in which they were found.
 
-    Counts above `caps` (K,) do not matter. If there are too many: None, or if `whole` a count that is not
-    below any of them, found in no cell.
+    Counts above `caps` (K,) do not matter. If there are too many: a count that is not below any of them,
+    found in no cell.
     """
     most = [0] * len(caps)
     for largest, (kinds, _) in zip(map(max, zip(*state.packed, strict=True)), state.classes, strict=True):
@@ -398,9 +397,7 @@ def table_of(
     )
     sizes = [*most, *[1] * len(limits)]
     cells = prod([size + 1 for size in sizes])
-    if cells > MOST_CELLS and not whole:
-        return None
-    if cells > MOST_CELLS * 8:
+    if cells > MOST_CELLS:
         return np.array([most]), np.zeros((1, len(limits)), dtype=np.int64), limits, 0
     box = Box(sizes)
     place = {limit: len(caps) + at for at, limit in enumerate(limits)}

@@ -1,14 +1,16 @@
 """Whether devices for the next requests exist at all, decided for all of them together.
 
-The groups of devices (`proof_tables`) are combined one after the other to the set of all counts that they can
-give the requests together (`kernels.boxes.Box`). Groups in equal states are equal here, so neither equal GPUs
-nor the order of choices multiply the work: sets are kept by what led to them.
+A choice of alternatives is mostly excluded by weights (`kernels.covering`), which exclude others as well. If
+there are none, the groups of devices (`proof_tables`) are combined one after the other to the set of all
+counts that they can give together (`kernels.boxes.Box`). Groups in equal states are equal here, so neither
+equal GPUs nor the order of choices multiply the work: sets are kept by what led to them.
 
 Constraints join in as they can. A `distinctAttribute` is a counter of 1 for each value. A `matchAttribute`
 whose values are groups may be used in one group; of any other, the values are tried in turn. Counter sets
 that several groups share, and the most devices of a claim, limit the counts: by what requests draw at least.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
@@ -18,6 +20,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from kernels.boxes import Box, Step, moved
+from kernels.covering import separating
 from kernels.groups import distinct, distinct_pairs
 from kernels.types import Amounts, Mask
 from reconciler.allocation.dra.proof_tables import (
@@ -37,12 +40,14 @@ from reconciler.allocation.dra.request_options import MAX_RESULTS, Slot
 from reconciler.allocation.dra.state import NodeProblem, State
 
 MOST_CELLS = 1 << 20
-"""Cells of a box. With more, the counts that are asked for are tried in parts."""
+"""Cells of a box. With more, it is not filled."""
 MOST_VALUES = 512
 """Combinations of the values of `matchAttribute` that are tried. With more, some constraints do not count."""
 MOST_KINDS = 60
 TABLE_WORK = 1 << 18
 """Cells that a new table of a group counts for at least."""
+REASON_WORK = 1 << 12
+"""Cells that a vector counts for where weights are sought"""
 AT_ONCE = 8
 """Steps in a box that count as one look at its cells"""
 MOST_WORK = 1 << 32
@@ -68,6 +73,10 @@ class Table(NamedTuple):
     """Whether the group was too large: it cannot give as much as this says"""
 
 
+Limit = tuple[int, int]
+"""A constraint on several groups: its number, and the value that it is about; -1 for matchAttribute"""
+
+
 class _Entry(NamedTuple):
     """One group."""
 
@@ -75,8 +84,8 @@ class _Entry(NamedTuple):
     """Its values for limits that several groups share: such groups follow one another"""
     number: int
     """That of the table"""
-    codes: list[int]
-    """Its value for each rule"""
+    limits: tuple[Limit | None, ...]
+    """Of each limit of the table: what stands for it; None for one that lies in the group"""
     table: Table
 
 
@@ -155,7 +164,7 @@ class Prover:
         """(n, L) what each device draws from all its sets, then from each set of several groups: of each
         counter, and in total"""
         self._states: dict[tuple[object, ...], GroupState] = {}
-        self._tables: dict[tuple[object, ...], Table | None] = {}
+        self._tables: dict[tuple[object, ...], Table] = {}
         self._numbers: dict[tuple[object, ...], int] = {}
         self._frames: dict[tuple[int, ...], _Frame] = {}
         self._kept = 0
@@ -220,22 +229,15 @@ class Prover:
             )
         return self._states[key]
 
-    def table(
-        self, state: GroupState, rules: Sequence[Rule], caps: tuple[int, ...], *, whole: bool
-    ) -> Table | None:
-        """What a group can give; None if there is too much, unless `whole`."""
-        key = state.number, tuple([(rule.match, rule.bits) for rule in rules]), caps, whole
+    def table(self, state: GroupState, rules: Sequence[Rule], caps: tuple[int, ...]) -> Table:
+        """What a group can give."""
+        key = state.number, tuple([(rule.match, rule.bits) for rule in rules]), caps
         if key not in self._tables:
-            found = table_of(state, rules, caps, whole=whole)
-            self.work += TABLE_WORK
-            if found is None:
-                self._tables[key] = None
-            else:
-                counts, uses, limits, cells = found
-                self.work += cells * len(state.packed) // AT_ONCE
-                content = counts.tobytes(), uses.tobytes(), limits, caps
-                number = self._numbers.setdefault(content, len(self._numbers))
-                self._tables[key] = Table(number, counts, uses, limits, rough=not cells)
+            counts, uses, limits, cells = table_of(state, rules, caps)
+            self.work += TABLE_WORK + cells * len(state.packed) // AT_ONCE
+            content = counts.tobytes(), uses.tobytes(), limits, caps
+            number = self._numbers.setdefault(content, len(self._numbers))
+            self._tables[key] = Table(number, counts, uses, limits, rough=not cells)
         return self._tables[key]
 
     def frame(self, caps: tuple[int, ...]) -> _Frame:
@@ -343,15 +345,20 @@ class _Trial:
         for members, values in self._differing:
             wanted = wanted[wanted[:, members].sum(axis=1) <= values]
         self._prover.work += wanted.size * len(most)
-        return self._gives(numbers, states, wanted[self._within(wanted, most)])
+        return self._gives(numbers, states, self._within(wanted, most))
 
-    def _within(self, wanted: Amounts, most: Amounts) -> Mask:
-        """(v,) which counts have no sum above `most` (W,). In parts: all sums at once take much memory."""
-        parts = range(0, len(wanted), MOST_ROWS)
-        return np.concatenate(
-            [(wanted[at : at + MOST_ROWS] @ self._weights <= most).all(axis=1) for at in parts]
-            or [np.zeros(0, dtype=np.bool_)]
-        )
+    def _within(self, wanted: Amounts, most: Amounts) -> Amounts:
+        """The counts of `wanted` that have no sum above `most` (W,), those with most room first.
+
+        In parts: all sums at once take much memory.
+        """
+        found, filled = [], []
+        for at in range(0, len(wanted), MOST_ROWS):
+            sums = wanted[at : at + MOST_ROWS] @ self._weights
+            fine = (sums <= most).all(axis=1)
+            found.append(wanted[at : at + MOST_ROWS][fine])
+            filled.append((sums[fine] / np.maximum(most, 1)).max(axis=1))
+        return np.concatenate(found)[np.concatenate(filled).argsort(kind="stable")] if found else wanted
 
     def _bound(self, state: GroupState) -> Amounts:
         if state.number not in self._bounds:
@@ -360,37 +367,67 @@ class _Trial:
         return self._bounds[state.number]
 
     def _gives(self, numbers: list[int], states: list[GroupState], wanted: Amounts) -> bool:
-        """Whether groups in these states can give one of the counts, or if that takes too long."""
-        if not len(wanted):
-            return False
-        if self._prover.work > self._prover.most_work:
-            self.unsure = True
-            return True
-        caps = tuple(wanted.max(axis=0).tolist())
-        tables = {
-            state.number: self._prover.table(state, self._rules, caps, whole=len(wanted) == 1)
-            for state in states
-        }
+        """Whether groups in these states can give one of the counts, or if that takes too long.
+
+        Mostly weights say that a count is too much, and then that many others are.
+        """
+        while len(wanted):
+            if self._prover.work > self._prover.most_work:
+                self.unsure = True
+                return True
+            entries = self._entries(numbers, states, tuple(wanted[0].tolist()))
+            reason = self._reason(entries, wanted[0])
+            if reason is not None:
+                weights, most = reason
+                wanted = wanted[np.minimum(wanted, wanted[0]) @ weights <= most]
+            elif self._combine(entries, wanted[0]):
+                return True
+            else:
+                wanted = wanted[1:]
+        return False
+
+    def _entries(self, numbers: list[int], states: list[GroupState], caps: tuple[int, ...]) -> list[_Entry]:
+        tables = {state.number: self._prover.table(state, self._rules, caps) for state in states}
         entries = []
         for group, state in zip(numbers, states, strict=True):
             table = tables[state.number]
-            if table is None:
-                return self._in_parts(numbers, states, wanted)
             self.unsure |= table.rough
             codes = [int(code[group]) for code in self._group_codes]
             nearby = tuple([code for code, rule in zip(codes, self._rules, strict=True) if rule.shared])
-            entries.append(_Entry(nearby, table.number, codes, table))
-        entries.sort(key=lambda entry: entry[:2])
-        found = self._combine(entries, wanted, caps)
-        return self._in_parts(numbers, states, wanted) if found is None else found
+            limits = tuple([self._limit(*limit, codes) for limit in table.limits])
+            entries.append(_Entry(nearby, table.number, limits, table))
+        return sorted(entries, key=lambda entry: entry[:2])
 
-    def _combine(self, entries: list[_Entry], wanted: Amounts, caps: tuple[int, ...]) -> bool | None:
-        """Whether groups can give one of the counts together; None if the box is too large."""
-        places, renewed, used = self._places(entries, len(caps))
-        if prod([cap + 1 for cap in caps]) << used > MOST_CELLS:
+    def _reason(self, entries: list[_Entry], wanted: Amounts) -> tuple[Amounts, int] | None:
+        """Weights (K,) by which all that groups can give is worth at most a number, and `wanted` is worth
+        more; None if there are none.
+        """
+        asked = np.flatnonzero(wanted)
+        shared = sorted({limit for entry in entries for limit in entry.limits if limit is not None})
+        classes, tables = Counter([entry[1:3] for entry in entries]), []
+        by_number = {entry.number: entry.table for entry in entries}
+        for number, limits in classes:
+            counts, uses = by_number[number].counts[:, asked], by_number[number].uses
+            total = [uses[:, [one == limit for one in limits]].sum(axis=1) for limit in shared]
+            tables.append(np.column_stack([counts, *[-used for used in total]]))
+            self._prover.work += REASON_WORK * len(counts)
+        once = np.full(len(shared), -1, dtype=np.int64)
+        found = separating(np.concatenate([wanted[asked], once]), tables, list(classes.values()))
+        if found is None:
             return None
+        weights = np.zeros(len(wanted), dtype=np.int64)
+        weights[asked] = found[0][: len(asked)]
+        return weights, found[1] + int(found[0][len(asked) :].sum())
+
+    def _combine(self, entries: list[_Entry], wanted: Amounts) -> bool:
+        """Whether groups can give the counts together, or if that takes too long."""
+        caps = tuple(wanted.tolist())
+        places, renewed, used = _places(entries, len(caps))
+        if prod([cap + 1 for cap in caps]) << used > MOST_CELLS:
+            self.unsure = True
+            return True
         frame = self._prover.frame((*caps, *[1] * used))
-        target = frame.box.of(wanted)
+        target = frame.box.of(wanted[None])
         node = frame.start(len(caps))
         for entry, mine, new in zip(entries, places, renewed, strict=True):
             if frame.sets[node] & target:
@@ -402,46 +439,35 @@ class _Trial:
             node = following
         return bool(frame.sets[node] & target)
 
-    def _places(
-        self, entries: list[_Entry], kinds: int
-    ) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]], int]:
-        """Of each group: the kinds of the box for its limits, -1 for those that lie in the group.
-
-        And those of them that stood for another limit before; and how many such kinds there are. A limit
-        needs its kind from the first group that it concerns to the last one.
-        """
-        limits = [[self._limit(*limit, entry.codes) for limit in entry.table.limits] for entry in entries]
-        last = {limit: at for at, mine in enumerate(limits) for limit in mine}
-        place: dict[tuple[int, int] | None, int] = {None: -1}
-        free: list[int] = []
-        places, renewed, used = [], [], 0
-        for at, mine in enumerate(limits):
-            new = []
-            for limit in mine:
-                if limit not in place:
-                    if free:
-                        new.append(free[-1])
-                    else:
-                        free.append(kinds + used)
-                        used += 1
-                    place[limit] = free.pop()
-            places.append(tuple([place[limit] for limit in mine]))
-            renewed.append(tuple(new))
-            free += [place[limit] for limit in mine if limit is not None and last[limit] == at]
-        return places, renewed, used
-
-    def _limit(self, number: int, value: int, codes: list[int]) -> tuple[int, int] | None:
+    def _limit(self, number: int, value: int, codes: list[int]) -> Limit | None:
         """What stands for a limit that several groups share; None for one that lies in its group."""
         rule = self._rules[number]
         if rule.match:
             return number, -1
         return (number, codes[number] if value < 0 else value) if rule.shared else None
 
-    def _in_parts(self, numbers: list[int], states: list[GroupState], wanted: Amounts) -> bool:
-        if len(wanted) == 1:
-            self.unsure = True
-            return True
-        spread = wanted.max(axis=0) - wanted.min(axis=0)
-        widest = wanted[:, int(spread.argmax())]
-        low = widest <= (widest.max() + widest.min()) // 2
-        return any(self._gives(numbers, states, part) for part in (wanted[low], wanted[~low]))
+
+def _places(entries: list[_Entry], kinds: int) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]], int]:
+    """Of each group: the kinds of the box for its limits, -1 for those that lie in the group.
+
+    And those of them that stood for another limit before; and how many such kinds there are. A limit
+    needs its kind from the first group that it concerns to the last one.
+    """
+    last = {limit: at for at, entry in enumerate(entries) for limit in entry.limits}
+    place: dict[Limit | None, int] = {None: -1}
+    free: list[int] = []
+    places, renewed, used = [], [], 0
+    for at, entry in enumerate(entries):
+        new = []
+        for limit in entry.limits:
+            if limit not in place:
+                if free:
+                    new.append(free[-1])
+                else:
+                    free.append(kinds + used)
+                    used += 1
+                place[limit] = free.pop()
+        places.append(tuple([place[limit] for limit in entry.limits]))
+        renewed.append(tuple(new))
+        free += [place[limit] for limit in entry.limits if limit is not None and last[limit] == at]
+    return places, renewed, used
