@@ -6,7 +6,7 @@ use, then which devices.
 """
 
 import dataclasses
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from math import inf
 from typing import NamedTuple
 
@@ -21,12 +21,13 @@ from reconciler.allocation.gangs.kinds import GangGranted, GangQuestion, Member
 from reconciler.allocation.placement.placing import Placement, refusal_reason
 from reconciler.allocation.placement.together import Together
 from reconciler.allocation.policies.selection import Policies
-from reconciler.api.objects.changes import Changed
+from reconciler.api.objects.changes import Changed, Removed
 from reconciler.api.objects.claims import ALL, ResourceClaim, ResourceClaimStatus
 from reconciler.api.objects.core import Node, Pod, PodDisruptionBudget, claims_of
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.plan import Granted, Plan, Reason
 from reconciler.api.objects.semantics import Semantics
+from reconciler.api.objects.similar_names import instead
 from reconciler.errors import Rejected
 from reconciler.state.devices.snapshot import NodeSubset
 from reconciler.state.nodes.table import Nodes
@@ -87,6 +88,23 @@ def world_of(
         nodes.residents.nominate(pod.key, pod if not pod.spec.node_name else None)
         nodes.host(pod.key, pod, node_of(pod, store), demand_of(pod, store))
     return World(store, nodes, groups, tuple(budgets.values()), may_suppose)
+
+
+def check_nodes(names: Iterable[str], store: Store) -> None:
+    """Raise Rejected for a node that does not exist."""
+    known = store.snapshot().topology.nodes
+    for name in sorted(names):
+        if name not in known:
+            raise Rejected(f"there is no node {name}{instead(name, list(known), 'nodes')}")
+
+
+def remove_nodes(names: Collection[str], store: Store, nodes: Nodes) -> None:
+    """Remove nodes, with their devices. Raises Rejected for one that does not exist."""
+    check_nodes(names, store)
+    for name in names:
+        removed = Removed("Node", ObjectKey("", name))
+        store.apply(removed)
+        nodes.note(removed)
 
 
 class Fit(NamedTuple):

@@ -18,13 +18,12 @@ from reconciler.analysis.fitting.question import (
     own_claims_of,
     pod_of,
 )
-from reconciler.analysis.world import unallocated
-from reconciler.api.objects.changes import Removed
+from reconciler.analysis.world import remove_nodes, unallocated
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod, claims_of, is_live
 from reconciler.api.objects.gangs import GangKey, GangSource, Tier
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.similar_names import instead, key_instead
+from reconciler.api.objects.similar_names import key_instead
 from reconciler.errors import Malformed, Rejected
 from reconciler.state.store import Store
 from reconciler.state.trial import Trial
@@ -41,13 +40,7 @@ def suppose(question: FitQuestion, trial: Trial) -> dict[str, tuple[ResourceClai
     for key in question.without:
         if key in trial.store.pods:
             trial.remove(key)
-    known = trial.store.snapshot().topology.nodes
-    for name in sorted(question.without_nodes):
-        if name not in known:
-            raise Rejected(f"there is no node {name}{instead(name, list(known), 'nodes')}")
-        gone = Removed("Node", ObjectKey("", name))
-        trial.store.apply(gone)
-        trial.nodes.note(gone)
+    remove_nodes(question.without_nodes, trial.store, trial.nodes)
     return {
         asked.name: tuple(_named(asked, key, freed, trial) for key in asked.named)
         for asked in question.sets

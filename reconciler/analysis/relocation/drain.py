@@ -14,13 +14,11 @@ from msgspec import Struct
 from reconciler.allocation.placement.order import queue_key
 from reconciler.analysis.relocation.leaving import Move, leave, move_all
 from reconciler.analysis.relocation.occupants import DAEMON_SET, MIRROR, Occupant, Occupants, Pods
-from reconciler.analysis.world import World
-from reconciler.api.objects.changes import Changed, Removed
+from reconciler.analysis.world import World, remove_nodes
+from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.core import is_live
 from reconciler.api.objects.meta import DeviceID, ObjectKey
-from reconciler.api.objects.similar_names import instead
 from reconciler.api.objects.slices import Device, ResourceSliceSpec
-from reconciler.errors import Rejected
 from reconciler.state.pods.placed import pinned_to
 from reconciler.state.trial import Trial
 
@@ -38,14 +36,7 @@ class Drained(Struct, frozen=True):
 
 def without_nodes(names: frozenset[str], world: World) -> Drained:
     """Remove nodes. Raises Rejected for one that does not exist."""
-    known = world.store.snapshot().topology.nodes
-    for name in sorted(names):
-        if name not in known:
-            raise Rejected(f"there is no node {name}{instead(name, list(known), 'nodes')}")
-    for name in names:
-        removed = Removed("Node", ObjectKey("", name))
-        world.store.apply(removed)
-        world.nodes.note(removed)
+    remove_nodes(names, world.store, world.nodes)
     return Drained(nodes=names)
 
 

@@ -28,14 +28,14 @@ from reconciler.analysis.whatif.simulation import (
     remaining_claims,
     units_of,
 )
-from reconciler.analysis.world import claim_like, pod_like, unallocated
+from reconciler.analysis.world import check_nodes, claim_like, pod_like, unallocated
 from reconciler.api.objects.changes import Removed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod, is_live
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.pinning import unpinned
 from reconciler.api.objects.plan import Reason
-from reconciler.api.objects.similar_names import instead, key_instead
+from reconciler.api.objects.similar_names import key_instead
 from reconciler.api.plugins import PLUGINS
 from reconciler.errors import Rejected
 from reconciler.state.nominations import Nominee, of_claim, own_of_all
@@ -156,10 +156,7 @@ def _check(scenario: Scenario, store: Store, held: Mapping[ObjectKey, HeldDevice
             )
         if claim.allocation is None:
             raise Rejected(f"claim {key} holds no devices, so removing it frees nothing")
-    nodes = store.snapshot().topology.nodes
-    for name in sorted(scenario.drained):
-        if name not in nodes:
-            raise Rejected(f"there is no node {name}{instead(name, list(nodes), 'nodes')}")
+    check_nodes(scenario.drained, store)
 
 
 def _lose(
