@@ -1,10 +1,12 @@
 """All input of a decision, as JSON, and helpers that decide."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
+from unittest.mock import patch
 
+from reconciler.allocation.dra import result
 from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.node_attempt import NodeGrant, NodeRefusal, attempt
@@ -14,6 +16,9 @@ from reconciler.api.objects.plan import Granted, Plan, Reason, Unsatisfied
 from reconciler.api.objects.semantics import GATES, Semantics
 from reconciler.state.devices.snapshot import Snapshot
 from tests.tools.builders import Object, device_class, held, hold, node, resource_slice, snapshot, typed
+
+P = ParamSpec("P")
+Found = TypeVar("Found")
 
 STEPS = 100_000
 
@@ -65,18 +70,19 @@ def on_node(
         parsed = world.parsed(seen)
     except Fatal as fatal:
         return NodeRefusal(fatal.reason, str(fatal), 0)
-    return attempt(parsed, name, seen, steps=steps, new_share=share_ids(), pruned=pruned)
+    return numbered(attempt, parsed, name, seen, steps=steps, pruned=pruned)
 
 
 def decide(world: World, *, nodes: Sequence[str] | None = None, steps: int = STEPS) -> Granted | Unsatisfied:
     """The decision over all nodes."""
-    return allocate(world.wanted(), world.snapshot(), nodes=nodes, steps=steps, new_share=share_ids())
+    return numbered(allocate, world.wanted(), world.snapshot(), nodes=nodes, steps=steps)
 
 
-def share_ids():
-    """Share ids in a known sequence."""
+def numbered(decide: Callable[P, Found], *args: P.args, **fields: P.kwargs) -> Found:
+    """What a function decides, with share ids in a known sequence."""
     numbers = count(1)
-    return lambda: f"share-{next(numbers)}"
+    with patch.object(result, "random_share", lambda: f"share-{next(numbers)}"):
+        return decide(*args, **fields)
 
 
 def picks(plans: Sequence[Plan]) -> Picks:

@@ -24,7 +24,7 @@ from reconciler.api.versions.reading import read
 from reconciler.cel.refusals import REFUSES
 from reconciler.errors import Malformed
 from reconciler.state.trial import store_of
-from tests.tools.allocation_world import share_ids
+from tests.tools.allocation_world import numbered
 from tests.tools.builders import Object, claim, device, device_class, match, node, request, resource_slice
 
 RULES = Semantics(gates=frozenset(GATES))
@@ -259,7 +259,7 @@ def outcome(name: str, seed: int) -> str:
     )
     if wanted is None:
         return "the claim is refused"
-    found = allocate([wanted], snapshot, steps=2000, new_share=share_ids())
+    found = numbered(allocate, [wanted], snapshot, steps=2000)
     if isinstance(found, Unsatisfied):
         assert any(name in found.message for name in NAMES), found.message
         return found.reason.value

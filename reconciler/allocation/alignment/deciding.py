@@ -31,7 +31,6 @@ from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.dra.budget import STEPS, UNLIMITED, Budget
 from reconciler.allocation.dra.charging import Charging, Companions
 from reconciler.allocation.dra.constraints import ANY_DOMAIN
-from reconciler.allocation.dra.node_attempt import random_share
 from reconciler.allocation.dra.preferred import preferred_places
 from reconciler.allocation.dra.refusal_counts import count_gates, reach_of
 from reconciler.allocation.dra.request_options import read_claims
@@ -236,7 +235,6 @@ def decide(
     *,
     nodes: NodeChoices = None,
     steps: int = STEPS,
-    new_share: Callable[[], str] = random_share,
     budget: Budget = UNLIMITED,
     without: Collection[PreferenceKey] = (),
     companions: Companions | None = None,
@@ -258,7 +256,6 @@ def decide(
     allocate_on = partial(
         allocate,
         steps=steps,
-        new_share=new_share,
         budget=budget,
         companions=companions,
         charging=charging,
@@ -301,32 +298,22 @@ def _decide(
     ).decide()
 
 
-class _Decision:
+class _Decision(Struct, eq=False):
     """One decision about claims with preferences."""
 
-    def __init__(
-        self,
-        claims: Sequence[ResourceClaim],
-        splits: Sequence[SplitClaim],
-        partitioned: Sequence[PartitionedRequest],
-        nodes: tuple[str, ...] | None,
-        snapshot: Snapshot,
-        allocate_on: Callable[..., Granted | Unsatisfied],
-        only: Only,
-        prefer: InOrder | None,
-    ) -> None:
-        self._claims = claims
-        self._splits = splits
-        self._partitioned = partitioned
-        self._nodes = nodes
-        self._snapshot = snapshot
-        self._allocate = allocate_on
-        self._only = only
-        self._prefer = prefer
-        self._alignments: list[tuple[int, Alignment]] = [
-            (at, alignment) for at, one in enumerate(splits) for alignment in one.alignments
-        ]
-        self._steps = 0
+    _claims: Sequence[ResourceClaim]
+    _splits: Sequence[SplitClaim]
+    _partitioned: Sequence[PartitionedRequest]
+    _nodes: tuple[str, ...] | None
+    _snapshot: Snapshot
+    _allocate: Callable[..., Granted | Unsatisfied]
+    _only: Only
+    _prefer: InOrder | None
+    _steps: int = 0
+
+    @property
+    def _alignments(self) -> list[tuple[int, Alignment]]:
+        return [(at, alignment) for at, one in enumerate(self._splits) for alignment in one.alignments]
 
     def decide(self) -> Granted | Unsatisfied:
         """Devices at the best levels that fit, or a refusal."""
@@ -413,9 +400,8 @@ class _Decision:
         self._steps += plain.steps
         if isinstance(plain, Unsatisfied) and plain.reason is not Reason.GAVE_UP:
             return plain
-        match outcome.reason:
-            case Reason.PARTITION:
-                return unpartitioned(outcome, self._claims, self._partitioned, self._nodes, self._snapshot)
+        if outcome.reason is Reason.PARTITION:
+            return unpartitioned(outcome, self._claims, self._partitioned, self._nodes, self._snapshot)
         alignments = [(at, alignment) for at, alignment in self._alignments if alignment.required != NODE]
         if not alignments or outcome.reason is Reason.GAVE_UP:
             return replace(outcome, message=_original_names(outcome.message))

@@ -238,10 +238,8 @@ def decide_partitioned(
     if found is not None:
         return found
     required = [request for request in partitioned if request.honored]
-    if not required:
-        return allocate({}, nodes)
     plain = allocate({}, nodes)
-    if isinstance(plain, Unsatisfied):
+    if not required or isinstance(plain, Unsatisfied):
         return plain
     names = ", ".join(request.name for request in required)
     listed = all(any(map(len, request.levels)) for request in required)

@@ -14,7 +14,7 @@ from reconciler.allocation.dra.budget import STEPS, UNLIMITED, Budget, Fatal, Se
 from reconciler.allocation.dra.charging import Charging, Companions
 from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
 from reconciler.allocation.dra.constraints import nodes_with_a_value, shared_codes
-from reconciler.allocation.dra.node_attempt import NodeGrant, NodeRefusal, Only, attempt, random_share
+from reconciler.allocation.dra.node_attempt import NodeGrant, NodeRefusal, Only, attempt
 from reconciler.allocation.dra.preferred import PreferredDevices, nodes_in_order, prefers
 from reconciler.allocation.dra.refusal_counts import unsatisfied
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestOption
@@ -212,7 +212,6 @@ def allocate(
     *,
     nodes: Iterable[str] | None = None,
     steps: int = STEPS,
-    new_share: Callable[[], str] = random_share,
     budget: Budget = UNLIMITED,
     only: Only | None = None,
     companions: Companions | None = None,
@@ -252,7 +251,6 @@ def allocate(
             parsed,
             snapshot=snapshot,
             steps=steps,
-            new_share=new_share,
             budget=budget,
             only=only,
             companions=companions,

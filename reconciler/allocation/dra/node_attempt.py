@@ -1,7 +1,6 @@
 """The attempt on one node. The answer is that of kube-scheduler's allocator."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from uuid import uuid4
 
 import numpy as np
 from msgspec import Struct
@@ -51,18 +50,12 @@ ChooseSet = Callable[[NodeProblem, tuple[Choice, ...], Reach | None], tuple[tupl
 """A set of devices at least as good as one that fits, with the same alternatives; and the devices tried"""
 
 
-def random_share() -> str:
-    """A fresh share id (CAP-10)."""
-    return str(uuid4())
-
-
 def attempt(
     parsed: ParsedClaims,
     node: str,
     snapshot: Snapshot,
     *,
     steps: int,
-    new_share: Callable[[], str] = random_share,
     better_than: int | None = None,
     pruned: bool = True,
     budget: Budget = UNLIMITED,
@@ -106,7 +99,7 @@ def attempt(
                 spent += tried
             if ordered is not None:  # results list devices by position, however they were tried
                 chosen = tuple(sorted(chosen, key=lambda choice: (choice.slot, choice.at)))
-            return NodeGrant(plans(parsed, view, snapshot, chosen, new_share), rank, spent)
+            return NodeGrant(plans(parsed, view, snapshot, chosen), rank, spent)
     except Fatal as fatal:
         message = str(fatal)
         if fatal.claim is not None:

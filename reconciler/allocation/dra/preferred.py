@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
 from kernels.groups import distinct
@@ -248,21 +249,14 @@ def _in_order(among: Mask, keys: Amounts | None, after: Amounts | None) -> Itera
     yield from places[rest[rest != first]].tolist()
 
 
-class PreferredDevices:
+class PreferredDevices(Struct, frozen=True, eq=False):
     """Attempts with the devices in the order of a policy; in first-fit order where that order costs."""
 
-    def __init__(
-        self,
-        question: PolicyQuestion,
-        policy: Policy,
-        attempt_on: Callable[..., NodeGrant | NodeRefusal],
-        budget: Budget,
-    ) -> None:
-        """`attempt_on` is `node_attempt.attempt` for the claims of the question."""
-        self._question = question
-        self._policy = policy
-        self._attempt_on = attempt_on
-        self._budget = budget
+    _question: PolicyQuestion
+    _policy: Policy
+    _attempt_on: Callable[..., NodeGrant | NodeRefusal]
+    """`node_attempt.attempt` for the claims of the question"""
+    _budget: Budget
 
     def attempt(self, node: str, better_than: int | None = None) -> NodeGrant | NodeRefusal:  # noqa: ARG002 - as `attempt`
         """The devices on one node that the policy prefers, whatever their rank."""

@@ -1,8 +1,9 @@
 """Turns chosen devices into the allocations of claims. Source: docs/reference/rules/results.md."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 
@@ -27,12 +28,16 @@ from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.snapshot import Snapshot, View
 
 
+def random_share() -> str:
+    """A fresh share id (CAP-10)."""
+    return str(uuid4())
+
+
 def plans(
     parsed: ParsedClaims,
     view: View,
     snapshot: Snapshot,
     chosen: Sequence[Choice],
-    new_share: Callable[[], str],
 ) -> tuple[Plan, ...]:
     """One plan for each claim, in order. Raises Fatal for a device that a result cannot express (RES-13)."""
     old = snapshot.rules.old
@@ -50,7 +55,7 @@ def plans(
                 resource_version=claim.metadata.resource_version,
                 node=view.node.name,
                 allocation=_allocation(
-                    _devices(view, snapshot, choices, new_share),
+                    _devices(view, snapshot, choices),
                     _configs(claim, [one.candidates.option for one in choices], old=old),
                     _node_selector(view, [view.row(choice.at) for choice in choices]),
                 ),
@@ -111,9 +116,7 @@ def _allocation(
     return Allocation(devices=DeviceAllocation(results=tuple(results), **config), **selected)
 
 
-def _devices(
-    view: View, snapshot: Snapshot, choices: Sequence[Choice], new_share: Callable[[], str]
-) -> list[AllocatedDevice]:
+def _devices(view: View, snapshot: Snapshot, choices: Sequence[Choice]) -> list[AllocatedDevice]:
     """The results."""
     fleet, found = snapshot.fleet, []
     marked = _special(fleet)
@@ -125,7 +128,7 @@ def _devices(
         row = view.row(choice.at)
         fields = {**common, **_names(row, fleet)}
         if marked is not None and marked.item(row):
-            fields |= _special_fields(choice, row, snapshot, new_share)
+            fields |= _special_fields(choice, row, snapshot)
         found.append(AllocatedDevice(**fields))
     return found
 
@@ -148,9 +151,7 @@ def _names(row: int, fleet: Fleet) -> dict[str, Any]:
     return {"driver": driver, "pool": name, "device": pool.names[row - fleet.start.item(at)]}
 
 
-def _special_fields(
-    choice: Choice, row: int, snapshot: Snapshot, new_share: Callable[[], str]
-) -> dict[str, Any]:
+def _special_fields(choice: Choice, row: int, snapshot: Snapshot) -> dict[str, Any]:
     """The fields of a result that only some devices have."""
     fleet = snapshot.fleet
     fields: dict[str, Any] = {}
@@ -162,7 +163,7 @@ def _special_fields(
         if words.failures:
             fields["binding_failure_conditions"] = words.failures
     if fleet.shared[row] and snapshot.rules.sharing:
-        fields["share_id"] = new_share()
+        fields["share_id"] = random_share()
         amounts = choice.candidates.takes(choice.at)
         if amounts is not None:
             fields["consumed_capacity"] = dict(amounts.taken)

@@ -12,7 +12,7 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.state.pods.placed import pinned_to
 from tests.tools.allocation_strategies import worlds
-from tests.tools.allocation_world import STEPS, World
+from tests.tools.allocation_world import STEPS, World, numbered
 from tests.tools.builders import (
     Object,
     claim,
@@ -55,7 +55,7 @@ def one_by_one(world: World, claims: list[ResourceClaim], nodes: list[str] | Non
     picture = store(*objects(world), rules=world.rules)
     found: list[Plan] = []
     for one in claims:
-        outcome = allocate([one], picture.snapshot(), nodes=nodes, steps=STEPS, new_share=lambda: "share")
+        outcome = numbered(allocate, [one], picture.snapshot(), nodes=nodes, steps=STEPS)
         if not isinstance(outcome, Granted):
             break
         found += outcome.plans

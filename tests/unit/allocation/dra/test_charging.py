@@ -10,7 +10,7 @@ from reconciler.analysis.world import world_of
 from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
-from tests.tools.allocation_world import picks, share_ids
+from tests.tools.allocation_world import numbered, picks
 from tests.tools.builders import device_class
 from tests.tools.device_room_twin import world
 from tests.tools.examples import examples
@@ -32,12 +32,12 @@ def test_bounds_and_equal_devices_change_no_answer(seed: int):
         choice = fleet.placement().for_pod(pod, (), snapshot).nodes  # it fits there without devices
         for name in snapshot.topology.order if choice is None else choice:
             quick, slow = (
-                attempt(
+                numbered(
+                    attempt,
                     parsed,
                     name,
                     snapshot,
                     steps=50_000,
-                    new_share=share_ids(),
                     pruned=pruned,
                     charging=charging,
                 )

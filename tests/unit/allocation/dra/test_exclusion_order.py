@@ -15,7 +15,7 @@ from reconciler.cel.program import CelError, CelRefused, compile_selector
 from reconciler.state.devices.exclusion_modes import conflicts
 from reconciler.state.store import Store
 from reconciler.state.trial import store_of
-from tests.tools.allocation_world import World, share_ids
+from tests.tools.allocation_world import World, numbered
 from tests.tools.builders import (
     Object,
     claim,
@@ -154,7 +154,7 @@ def test_what_is_held_together_goes_together(slices, rules, turns):
         raw = claim(f"c{number}", request(count=count))
         wanted = typed(raw)
         assert isinstance(wanted, ResourceClaim)
-        outcome = allocate([wanted], store.snapshot(), new_share=share_ids())
+        outcome = numbered(allocate, [wanted], store.snapshot())
         event("granted" if isinstance(outcome, Granted) else "refused")
         if isinstance(outcome, Granted):
             (plan,) = outcome.plans

@@ -24,7 +24,7 @@ from reconciler.state.devices.snapshot import View
 from reconciler.state.store import Store
 from tests.tools.allocation_checker import problems
 from tests.tools.allocation_strategies import contests, worlds
-from tests.tools.allocation_world import STEPS, World, decide, on_node, picks, share_ids
+from tests.tools.allocation_world import STEPS, World, decide, numbered, on_node, picks
 from tests.tools.builders import (
     Object,
     amount,
@@ -255,8 +255,8 @@ def test_what_was_decided_before_leaves_nothing_but_what_is_held(world: World, t
         wanted = wanted.model_copy(
             update={"metadata": wanted.metadata.model_copy(update={"name": name, "uid": name})}
         )
-        outcome = allocate([wanted], history.warm.snapshot(), steps=STEPS, new_share=share_ids())
-        afresh = allocate([wanted], history.cold().snapshot(), steps=STEPS, new_share=share_ids())
+        outcome = numbered(allocate, [wanted], history.warm.snapshot(), steps=STEPS)
+        afresh = numbered(allocate, [wanted], history.cold().snapshot(), steps=STEPS)
         assert outcome == afresh
         if isinstance(outcome, Granted):
             history.granted[name] = outcome.plans

@@ -17,7 +17,7 @@ from reconciler.allocation.policies.policy import BEST_FIT, SPREAD, PodPreferenc
 from reconciler.api.objects.plan import Granted, Unsatisfied
 from tests.tools.allocation_checker import problems
 from tests.tools.allocation_strategies import contests, worlds
-from tests.tools.allocation_world import World, decide, share_ids
+from tests.tools.allocation_world import World, decide, numbered
 from tests.tools.examples import examples
 
 POLICIES = ("best-fit", "spread", "least-loss", "least-loss without demand", "fgd", "expected-fill")
@@ -60,7 +60,7 @@ def test_a_policy_never_turns_a_yes_into_a_no(name: str, steps: int, world: Worl
     """And a no stays the same no, an error the same error, a better alternative the better one."""
     plain = decide(world, steps=steps)
     policy = with_demand(name, world)
-    found = allocate(world.wanted(), world.snapshot(), steps=steps, new_share=share_ids(), policy=policy)
+    found = numbered(allocate, world.wanted(), world.snapshot(), steps=steps, policy=policy)
     if isinstance(plain, Granted):
         assert isinstance(found, Granted)
         assert problems(world, found.plans) == []
@@ -93,7 +93,7 @@ def test_preferences_of_pods_never_turn_a_yes_into_a_no(name: str | None, world:
     """Nor do they give up a better alternative."""
     plain, policy = decide(world, steps=100_000), None if name is None else with_demand(name, world)
     pod = PodRoom(0, np.zeros(8, dtype=np.int64), points)
-    found = allocate(world.wanted(), world.snapshot(), new_share=share_ids(), policy=policy, pod=pod)
+    found = numbered(allocate, world.wanted(), world.snapshot(), policy=policy, pod=pod)
     if isinstance(plain, Granted):
         assert isinstance(found, Granted)
         assert problems(world, found.plans) == []
