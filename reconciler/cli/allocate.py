@@ -17,6 +17,7 @@ from reconciler.api.objects.claims import AllocatedDevice
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.selectors import NodeSelector, NodeSelectorRequirement
 from reconciler.api.objects.semantics import Semantics
+from reconciler.cli import rule_options
 from reconciler.cli.exits import exit_unless
 from reconciler.cli.input import read_manifests, report_refused, report_warnings
 from reconciler.cli.options import FOR_PEOPLE, manifest_options, output_option, strict_option
@@ -30,12 +31,6 @@ from reconciler.cli.output import (
     print_table,
     remark,
     track_progress,
-)
-from reconciler.cli.rule_options import (
-    koordinator_semantics_option,
-    policy_options,
-    release_and_rules_options,
-    steps_option,
 )
 from reconciler.control.offline import Answer, PodReport, Report, decide, made_by_scheduler
 from reconciler.errors import counted
@@ -52,10 +47,10 @@ from reconciler.errors import counted
     "json",
     explained="table; wide adds columns; name, yaml and json are what `run` would write.",
 )
-@koordinator_semantics_option(default="proposal")
-@partial(release_and_rules_options, in_cluster=False)
-@steps_option(STEPS)
-@policy_options
+@rule_options.koordinator_semantics_option(default="proposal")
+@partial(rule_options.release_and_rules_options, in_cluster=False)
+@rule_options.steps_option(STEPS)
+@rule_options.policy_options
 def allocate(
     files: tuple[str, ...],
     output: str,

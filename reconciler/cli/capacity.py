@@ -22,14 +22,7 @@ from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.similar_names import instead
 from reconciler.api.objects.slices import ResourceSlice
-from reconciler.cli.cluster import (
-    KINDS,
-    from_cluster,
-    hold_room,
-    list_objects,
-    note_held_room,
-    split_held_room,
-)
+from reconciler.cli import cluster
 from reconciler.cli.connection import Connection
 from reconciler.cli.contexts import (
     Reached,
@@ -115,7 +108,7 @@ class Question(NamedTuple):
             may_suppose=fleet.may_suppose,
         )
         # Room that is held for a part of the demand is free for the demand.
-        hold_room((one for one in fleet.held if one.nominee not in own), world.store, world.nodes)
+        cluster.hold_room((one for one in fleet.held if one.nominee not in own), world.store, world.nodes)
         result = size(items, chosen, world, steps=self.steps, progress=progress.stage)
         return Answer(result, {shape.name: shape for shape in chosen})
 
@@ -285,7 +278,9 @@ def _show_contexts(question: Question, connection: Connection, contexts: Sequenc
         progress.stage("reading the clusters")
         reached = [
             _answered(one, question, progress)
-            for one in ask_each(connection, contexts, lambda one: list_objects(KINDS, one, volumes=True))
+            for one in ask_each(
+                connection, contexts, lambda one: cluster.list_objects(cluster.KINDS, one, volumes=True)
+            )
         ]
     if output == "table":
         print_side_by_side([(one.context, one.found.result) for one in reached if one.found], sys.stdout)
@@ -322,15 +317,17 @@ def _fleet(
     """The manifests, or else the cluster."""
     if fleet is None:
         progress.stage("reading the cluster")
-        return _fleet_of_cluster(from_cluster(list_objects(KINDS, connection, volumes=True)))
+        return _fleet_of_cluster(
+            cluster.from_cluster(cluster.list_objects(cluster.KINDS, connection, volumes=True))
+        )
     claims = Claims(fleet, rules)  # also those made from the templates of pods
     listed = [*supply_of(fleet), *fleet.of(Node), *map(claims.typed, claims.entries), *claims.pods]
     return Fleet(infer_nodes(fleet.of(Node), fleet.of(ResourceSlice)), listed, may_suppose=True)
 
 
 def _fleet_of_cluster(raws: Iterable[dict[str, Any]]) -> Fleet:
-    raws, held = split_held_room(raws)
-    note_held_room(held)
+    raws, held = cluster.split_held_room(raws)
+    cluster.note_held_room(held)
     listed = list(read_valid(raws))
     nodes = tuple(one for one in listed if isinstance(one, Node))
     return Fleet(InferredNodes(nodes, (), None, ()), listed, held=held)

@@ -14,6 +14,7 @@ from reconciler.analysis.doctor.findings import DoctorInput, Finding, Severity, 
 from reconciler.api.manifests.bundle import kind_of
 from reconciler.api.manifests.documents import Document, InvalidDocument, Origin, lines_of, of_texts, texts
 from reconciler.api.objects.semantics import Semantics
+from reconciler.cli import options
 from reconciler.cli.cluster import connected, list_objects
 from reconciler.cli.connection import Connection
 from reconciler.cli.contexts import (
@@ -25,13 +26,6 @@ from reconciler.cli.contexts import (
 )
 from reconciler.cli.exits import NoAnswer, Unreachable, errors_as, exit_unless
 from reconciler.cli.input import nothing_in, nothing_usable
-from reconciler.cli.options import (
-    FOR_PEOPLE,
-    cluster_options,
-    contexts_option,
-    manifest_options,
-    output_option,
-)
 from reconciler.cli.output import (
     Console,
     Table,
@@ -57,10 +51,10 @@ KINDS = (
 
 
 @click.command()
-@manifest_options
-@cluster_options
-@contexts_option
-@output_option(
+@options.manifest_options
+@options.cluster_options
+@options.contexts_option
+@options.output_option(
     "table",
     "wide",
     "name",
@@ -90,7 +84,7 @@ def doctor(
     if contexts:
         _examine_contexts(connection, contexts, output, strict=strict, rules=rules)
         return
-    with track_progress(quiet=output not in FOR_PEOPLE) as progress:
+    with track_progress(quiet=output not in options.FOR_PEOPLE) as progress:
         sources: dict[str, str] = {}
         if files:
             read = list(progress.each("reading files", texts(files, sys.stdin.buffer)))
@@ -136,7 +130,7 @@ def _examine_contexts(
     connection: Connection, contexts: tuple[str, ...], output: str, *, strict: bool, rules: Semantics
 ) -> None:
     """Examine several clusters, one after another as they are named. The worst code counts."""
-    with track_progress(quiet=output not in FOR_PEOPLE) as progress:
+    with track_progress(quiet=output not in options.FOR_PEOPLE) as progress:
         progress.stage("reading the clusters")
         reached = ask_each(connection, contexts, _listed)
         progress.stage("checking")
@@ -146,7 +140,7 @@ def _examine_contexts(
             else None
             for one in reached
         ]
-    if output in FOR_PEOPLE:
+    if output in options.FOR_PEOPLE:
         answered = [(one.context, some) for one, some in zip(reached, found, strict=True) if some is not None]
         for number, (context, findings) in enumerate(answered):
             print_heading(context, first=number == 0)

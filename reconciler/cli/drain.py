@@ -4,15 +4,7 @@ import sys
 
 import click
 
-from reconciler.analysis.relocation.drain import (
-    Drained,
-    of_driver_version,
-    of_pool,
-    of_taint,
-    without_devices,
-    without_nodes,
-)
-from reconciler.analysis.relocation.drain import drain as plan_drain
+from reconciler.analysis.relocation import drain as draining
 from reconciler.analysis.world import World
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.connection import Connection
@@ -58,7 +50,7 @@ def drain(
     with errors_as(NoAnswer), track_progress(quiet=output != "table") as progress:
         world = read_world(files, connection, rules, progress, budgets=True)
         progress.stage("placing")
-        answer = plan_drain(world, _remove(world, frozenset(nodes), pool, driver_version, taint))
+        answer = draining.drain(world, _remove(world, frozenset(nodes), pool, driver_version, taint))
     if output == "table":
         print_drain(answer, sys.stdout)
     else:
@@ -68,18 +60,18 @@ def drain(
 
 def _remove(
     world: World, nodes: frozenset[str], pool: str | None, driver_version: str | None, taint: str | None
-) -> Drained:
+) -> draining.Drained:
     """Remove what is drained. Raises NoAnswer if nothing is."""
     if nodes:
-        return without_nodes(nodes, world)
+        return draining.without_nodes(nodes, world)
     if pool is not None:
-        found, what = without_devices(of_pool(pool), world), f"in pool {pool}"
+        found, what = draining.without_devices(draining.of_pool(pool), world), f"in pool {pool}"
     elif driver_version is not None:
-        found = without_devices(of_driver_version(driver_version), world)
+        found = draining.without_devices(draining.of_driver_version(driver_version), world)
         what = f"with driverVersion {driver_version}"
     else:
         assert taint is not None
-        found, what = without_devices(of_taint(taint, world), world), f"with taint {taint}"
+        found, what = draining.without_devices(draining.of_taint(taint, world), world), f"with taint {taint}"
     if not found.devices:
         raise NoAnswer(f"there is no device {what}")
     return found

@@ -29,14 +29,7 @@ from reconciler.control.offline import made_by_scheduler
 from reconciler.control.ownership import MANAGED
 from reconciler.control.units import Kind, Unit, gang_unit
 from reconciler.errors import Malformed, Rejected
-from reconciler.library.explaining import (
-    AllocationQuestion,
-    Situation,
-    nothing,
-    settled,
-    with_refusal,
-    without_questions,
-)
+from reconciler.library import explaining
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.nominations import NOBODY, Nomination, of_claim, own_of_all
 from reconciler.state.store import Store
@@ -50,32 +43,32 @@ _UNGATED = (
 
 def pod_of_plugin(
     raws: Iterable[dict[str, Any]], rules: Semantics, key: ObjectKey, options: Options
-) -> Situation:
+) -> explaining.Situation:
     """Explain a pod as the reconciler meets it now: other pending pods do not come first."""
     raws = list(raws)
     others = kinds_of_plugins()
     intake = intake_of((one for one in raws if one["kind"] not in others), rules)
     pod = intake.store.pods[key]
-    if (found := settled(pod)) is not None:
+    if (found := explaining.settled(pod)) is not None:
         return found
     objects = list(read_valid(one for one in raws if one["kind"] in {"Node", *others}))
     part = serving(pod).offline(objects, intake.store.pods.values(), options)
     notes = [] if pod.gated else [_UNGATED]
     if (why := part.refusal(pod)) is not None:
-        explanation = part.explain(pod, _anywhere, nothing)
-        return Situation(explanations=[with_refusal(explanation, why)], notes=notes)
+        explanation = part.explain(pod, _anywhere, explaining.nothing)
+        return explaining.Situation(explanations=[explaining.with_refusal(explanation, why)], notes=notes)
     snapshot = intake.store.snapshot()
     try:
         choice = intake.placement.for_pod(pod, (), snapshot, offered=part.offered)
     except Rejected as exc:
-        explanation = part.explain(pod, _anywhere, nothing)
+        explanation = part.explain(pod, _anywhere, explaining.nothing)
         refusal = PodRefusal(refusal_reason(exc), str(exc))
-        return Situation(explanations=[with_refusal(explanation, refusal)], notes=notes)
+        return explaining.Situation(explanations=[explaining.with_refusal(explanation, refusal)], notes=notes)
     names = snapshot.topology.nodes.keys() if choice.nodes is None else frozenset(choice.nodes)
     explanation = part.explain(
         pod, names.__contains__, lambda: intake.placement.left_out(pod, (), snapshot, offered=part.offered)
     )
-    return Situation(explanations=[explanation], notes=notes)
+    return explaining.Situation(explanations=[explanation], notes=notes)
 
 
 def _anywhere(_: str) -> bool:
@@ -90,7 +83,7 @@ async def ask_cluster(
     *,
     of_pod: bool,
     policies: Policies,
-) -> Situation:
+) -> explaining.Situation:
     """List a cluster, and return the questions about a claim or pod. Raises ReconcilerError or OSError."""
     if not of_pod:
         raws, held = split_held_room(await list_objects(KINDS, connection, volumes=True))
@@ -117,7 +110,7 @@ def on_cluster(
     of_pod: bool,
     policies: Policies,
     held: Iterable[Nomination] = (),
-) -> Situation:
+) -> explaining.Situation:
     """Return the questions as the reconciler meets them now: other pending claims do not come first.
 
     Treats every claim and device as owned: ownership is a setting of the running reconciler. `held` is room
@@ -131,7 +124,7 @@ def on_cluster(
         if gangs.serves(gang_unit(gang)) and any(gangs.serves(Unit(Kind.POD, pod)) for pod in pods):
             return _of_gang(gang, gangs, intake)
     units = [Unit(Kind.POD, pod) for pod in pods] or [Unit(Kind.CLAIM, key)]
-    questions: list[AllocationQuestion] = []
+    questions: list[explaining.AllocationQuestion] = []
     own = own_of_all(intake.store.pods[pod] for pod in pods if pod in intake.store.pods)
     own |= NOBODY if of_pod else {of_claim(key)}
     notes = held_room_lines(held, lambda one: one.nominee in own)
@@ -145,7 +138,7 @@ def on_cluster(
                 # It may depend on more than claims and nodes.
                 if planned.together or planned.room or planned.charging or not policies.first_fit:
                     answer = answer_now(planned, snapshot, policies)
-                questions.append(AllocationQuestion(planned.claims, snapshot, where, answer))
+                questions.append(explaining.AllocationQuestion(planned.claims, snapshot, where, answer))
                 notes += filter(
                     None, [planner.left_out(planned), _ownership_note(unit, planned, intake.store)]
                 )
@@ -153,8 +146,8 @@ def on_cluster(
             case Blocked(reason=reason, message=why):
                 message = message or f"{reason}: {why}"
     if questions or message:
-        return Situation(questions, message=message, notes=notes)
-    return without_questions(key, intake.store.claims, intake.store.pods, of_pod=of_pod)
+        return explaining.Situation(questions, message=message, notes=notes)
+    return explaining.without_questions(key, intake.store.claims, intake.store.pods, of_pod=of_pod)
 
 
 def answer_now(planned: Decide, snapshot: Snapshot, policies: Policies) -> Granted | Unsatisfied:
@@ -188,17 +181,19 @@ def gang_now(
             return step
 
 
-def _of_gang(gang: GangKey, gangs: GangPlanner, intake: Intake) -> Situation:
+def _of_gang(gang: GangKey, gangs: GangPlanner, intake: Intake) -> explaining.Situation:
     """Say what a gang waits for: its pods are decided together."""
     match gang_now(gang, gangs, intake):
         case GiveBack(why=why):
-            return Situation(message=f"gang {gang} is partly written and will be given back: {why}")
+            return explaining.Situation(
+                message=f"gang {gang} is partly written and will be given back: {why}"
+            )
         case Blocked(reason=reason, message=message):
-            return Situation(message=f"gang {gang}: {reason}: {message}")
+            return explaining.Situation(message=f"gang {gang}: {reason}: {message}")
         case GangGranted(seats=seats):
             pods = ", ".join(f"{seat.pod.name} on {seat.node}" for seat in seats)
-            return Situation(message=f"gang {gang} can be placed: {pods}")
-    return Situation(message=f"gang {gang} is placed; its gates are being removed")
+            return explaining.Situation(message=f"gang {gang} can be placed: {pods}")
+    return explaining.Situation(message=f"gang {gang} is placed; its gates are being removed")
 
 
 def _ownership_note(unit: Unit, planned: Decide, store: Store) -> str:

@@ -12,16 +12,10 @@ from reconciler.analysis.fitting.question import Fit, SetFit, as_json, question_
 from reconciler.analysis.manifest_world import world_of_manifests
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
+from reconciler.cli import options
 from reconciler.cli.connection import Connection
 from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
 from reconciler.cli.input import read_first_file_and_all
-from reconciler.cli.options import (
-    cluster_options_to,
-    files_option,
-    held_room_option,
-    output_option,
-    strict_option,
-)
 from reconciler.cli.output import Console, Table, echo_value, print_line, print_table, track_progress
 from reconciler.cli.rule_options import release_and_rules_options, steps_option
 from reconciler.cli.world import read_world
@@ -29,11 +23,11 @@ from reconciler.errors import counted
 
 
 @click.command("fit")
-@files_option(required=True)
-@strict_option
-@cluster_options_to("Answer for a cluster, not for the fleet of the files")
-@held_room_option
-@output_option("table", "json", "yaml")
+@options.files_option(required=True)
+@options.strict_option
+@options.cluster_options_to("Answer for a cluster, not for the fleet of the files")
+@options.held_room_option
+@options.output_option("table", "json", "yaml")
 @release_and_rules_options
 @steps_option(STEPS)
 def fit(files: tuple[str, ...], connection: Connection, output: str, rules: Semantics, steps: int) -> None:

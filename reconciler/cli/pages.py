@@ -19,14 +19,7 @@ from reconciler.cli.help import first_sentence
 from reconciler.cli.run import run
 from reconciler.control.decisions.declaration import Level, MetricSpec
 from reconciler.control.decisions.every import DECISIONS
-from reconciler.operations.log_catalogue import (
-    COMMON,
-    DECISION_EVENTS,
-    FIELDS,
-    PROCESS_EVENTS,
-    RECONCILE_EVENTS,
-    Event,
-)
+from reconciler.operations import log_catalogue
 from reconciler.operations.metrics.catalogue import CATALOGUE, MAX_COUNTERS, MAX_DRIVERS, OTHER
 from reconciler.settings import Names, PolicyName, Settings
 
@@ -56,7 +49,7 @@ short lines. The level is `info`, unless another is named here. A line of level 
 internal error: please report it. No line contains a token, a secret or the body of a
 request. `dra-reconciler logs FILE` summarizes such lines.
 
-Every line has {", ".join(f"`{name}`" for name in COMMON)}.
+Every line has {", ".join(f"`{name}`" for name in log_catalogue.COMMON)}.
 
 """
 _METRICS = f"""\
@@ -147,18 +140,22 @@ def _default(field: FieldInfo) -> str:
 
 def logs_page() -> str:
     """Every event with its level, and every field."""
-    sections = (("Decisions", DECISION_EVENTS), ("Reconciles", RECONCILE_EVENTS), ("Process", PROCESS_EVENTS))
+    sections = (
+        ("Decisions", log_catalogue.DECISION_EVENTS),
+        ("Reconciles", log_catalogue.RECONCILE_EVENTS),
+        ("Process", log_catalogue.PROCESS_EVENTS),
+    )
     lines = [line for title, events in sections for line in _events(title, events)]
     fields = ["## Fields", "", "Strings, unless another type is named.", ""]
     alike: dict[str, list[str]] = {}
-    for name, (types, meaning) in FIELDS.items():
+    for name, (types, meaning) in log_catalogue.FIELDS.items():
         words = " or ".join(dict.fromkeys(_JSON[one] for one in types))
         alike.setdefault(f"{'' if words == 'string' else f' ({words})'}: {meaning}", []).append(f"`{name}`")
     fields += [f"- {', '.join(names)}{told}" for told, names in alike.items()]
     return _LOGS + "\n".join([*lines, *fields]) + "\n"
 
 
-def _events(title: str, events: Iterable[Event]) -> Iterator[str]:
+def _events(title: str, events: Iterable[log_catalogue.Event]) -> Iterator[str]:
     yield from (f"## {title}", "")
     for event in events:
         level = "" if event.level is Level.INFO else f" ({event.level})"

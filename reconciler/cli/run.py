@@ -14,19 +14,11 @@ from pydantic.fields import FieldInfo
 
 from reconciler import app
 from reconciler.aio.tasks import Stopped, unless
+from reconciler.cli import rule_options
 from reconciler.cli.convert import read_for_server
 from reconciler.cli.exits import Exit, NoAnswer, errors_as, exit_on_errors
 from reconciler.cli.help import F, advanced_option, all_of, first_sentence
 from reconciler.cli.options import Duration, advanced_strict_option, connection_options, files_option
-from reconciler.cli.rule_options import (
-    demand_option,
-    exclusion_scope_option,
-    group_mode_option,
-    koordinator_semantics_option,
-    policy_option,
-    preferences_option,
-    release_option,
-)
 from reconciler.cluster.client import Client
 from reconciler.cluster.http import connect
 from reconciler.cluster.target import choose_target, without_password
@@ -92,13 +84,13 @@ def _option_of(field: FieldInfo, flag: Flag) -> dict[str, Any]:
 @click.command()
 @connection_options(insecure=False)
 @settings_options
-@release_option("semantics")
-@group_mode_option
-@exclusion_scope_option
-@koordinator_semantics_option()
-@policy_option
-@preferences_option
-@demand_option
+@rule_options.release_option("semantics")
+@rule_options.group_mode_option
+@rule_options.exclusion_scope_option
+@rule_options.koordinator_semantics_option()
+@rule_options.policy_option
+@rule_options.preferences_option
+@rule_options.demand_option
 @click.option("--config", type=click.Path(path_type=Path), metavar="FILE", help="Settings as YAML.")
 @files_option(required=False)
 @advanced_strict_option

@@ -13,17 +13,7 @@ from reconciler.analysis.capacity.use import LABEL, held_under_taint
 from reconciler.api.manifests.inferred_nodes import bundle_objects
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.plugins import PLUGINS
-from reconciler.cli.cluster import (
-    FollowedRoom,
-    connected,
-    following,
-    from_cluster,
-    held_room_notes,
-    hold_room,
-    list_objects,
-    note_held_room,
-    split_held_room,
-)
+from reconciler.cli import cluster
 from reconciler.cli.connection import Connection
 from reconciler.cli.contexts import ask_each, check_contexts, contexts_as_json, report_unreached, side_by_side
 from reconciler.cli.exits import NoAnswer, errors_as
@@ -183,12 +173,12 @@ def top(
             return
         view = _view(options, clock)
         if live:
-            from_cluster(_watch(connection, rules, view, console, clock))
+            cluster.from_cluster(_watch(connection, rules, view, console, clock))
             return
         if files:
             store = store_of(bundle_objects(read_files(files)), rules)
         else:
-            store = _of_cluster(from_cluster(list_objects(KINDS, connection)), rules)
+            store = _of_cluster(cluster.from_cluster(cluster.list_objects(KINDS, connection)), rules)
         _check(options, [store])
         view.take(view.measuring(store)())
         view.print_on(console)
@@ -235,10 +225,10 @@ def _notes(store: Store) -> list[str]:
 
 def _of_cluster(raws: Iterable[dict[str, Any]], rules: Semantics) -> Store:
     """The state of a cluster."""
-    raws, held = split_held_room(raws)
-    note_held_room(held)
+    raws, held = cluster.split_held_room(raws)
+    cluster.note_held_room(held)
     store = store_of(read_valid(raws), rules)
-    hold_room(held, store)
+    cluster.hold_room(held, store)
     return store
 
 
@@ -251,7 +241,7 @@ def _show_contexts(
     clock: Clock,
 ) -> None:
     """Print the devices of several clusters, each line with its context. Exits if one cannot be read."""
-    reached = ask_each(connection, contexts, lambda one: list_objects(KINDS, one))
+    reached = ask_each(connection, contexts, lambda one: cluster.list_objects(KINDS, one))
     views = [_view(options, clock) for _ in reached]
     stores = []
     for one, view in zip(reached, views, strict=True):
@@ -290,7 +280,7 @@ async def _watch(
 ) -> None:
     async def measured(store: Store) -> Iterable[Any]:
         refused = [f"refused: {reason}" for reason in islice(store.refused.values(), MOST_NOTES)]
-        view.notes = [*refused, *held_room_notes(store.nominations), *_notes(store)]
+        view.notes = [*refused, *cluster.held_room_notes(store.nominations), *_notes(store)]
         # In a thread, so that keys work: a large fleet takes seconds.
         return await asyncio.to_thread(view.measuring(store))
 
@@ -316,11 +306,11 @@ async def follow_usage(
     from reconciler.cluster.discovery import discover  # noqa: PLC0415 - slow, and only for clusters
 
     store = Store(rules)
-    async with connected(connection, announced=False) as client:
+    async with cluster.connected(connection, announced=False) as client:
         served = await discover(client, also=KINDS)
         kinds = [kind for kind in KINDS if kind in served]
-        room = FollowedRoom(client, connection.held_room)
-        async with following(client, served, kinds, store.apply):
+        room = cluster.FollowedRoom(client, connection.held_room)
+        async with cluster.following(client, served, kinds, store.apply):
             while True:
                 await room.hold(store)
                 await show(store)

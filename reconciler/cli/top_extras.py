@@ -14,15 +14,7 @@ from reconciler.api.objects.core import ConfigMap, Node
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.validating import validated
-from reconciler.cli.cluster import (
-    KINDS,
-    connected,
-    following,
-    from_cluster,
-    list_objects,
-    note_held_room,
-    split_held_room,
-)
+from reconciler.cli import cluster
 from reconciler.cli.connection import Connection
 from reconciler.cli.exits import NoAnswer
 from reconciler.cli.explain_cluster import gang_now
@@ -57,7 +49,7 @@ def show_demand(
             "--demand needs NAMESPACE/NAME of a ConfigMap, and a cluster instead of files."
         )
     key = ObjectKey(namespace, last)
-    found = from_cluster(_read(key, connection))
+    found = cluster.from_cluster(_read(key, connection))
     if DEMAND not in found.data:
         raise NoAnswer(f"ConfigMap {key} holds no demand yet: the leader writes it once a minute")
     kept, refused = read_kept(found.data, f"ConfigMap {key}")
@@ -117,7 +109,7 @@ def _as_json(kept: Kept, samples: int, rows: tuple[PolicyRow, ...]) -> dict[str,
 
 
 async def _read(key: ObjectKey, connection: Connection) -> ConfigMap:
-    async with connected(connection) as client:
+    async with cluster.connected(connection) as client:
         try:
             return validated(ConfigMap, await client.get(config_map(key), key))
         except Gone as exc:
@@ -136,7 +128,7 @@ def show_gangs(
 ) -> None:
     """Print the gangs once. Raises ReconcilerError or OSError."""
     bundle = read_files(files) if files else None
-    rows = from_cluster(_gang_rows(bundle, connection, rules))
+    rows = cluster.from_cluster(_gang_rows(bundle, connection, rules))
     if output not in FOR_PEOPLE:
         echo_value({"gangs": [_gang_as_json(*row) for row in rows]}, output)
     elif rows:
@@ -147,8 +139,10 @@ def show_gangs(
 
 async def _gang_rows(bundle: Bundle | None, connection: Connection, rules: Semantics) -> list[GangRow]:
     if bundle is None:
-        raws, held = split_held_room(await list_objects(KINDS, connection, volumes=True))
-        note_held_room(held)
+        raws, held = cluster.split_held_room(
+            await cluster.list_objects(cluster.KINDS, connection, volumes=True)
+        )
+        cluster.note_held_room(held)
         intake = intake_of(raws, rules)
         for one in held:
             intake.nominating.restore(one, "the leader holds it")
@@ -291,7 +285,7 @@ def show_plugin(
     elif options.live:
         from reconciler.cli.top_screen import watch_cluster  # noqa: PLC0415 - it needs rich's screen and the log
 
-        from_cluster(
+        cluster.from_cluster(
             watch_cluster(
                 view,
                 lambda show: follow(plugin, view.usage, connection, show, options.interval),
@@ -302,7 +296,7 @@ def show_plugin(
             )
         )
     else:
-        from_cluster(follow(plugin, view.usage, connection, once, None))
+        cluster.from_cluster(follow(plugin, view.usage, connection, once, None))
 
 
 def _check(view: PluginView) -> None:
@@ -321,10 +315,10 @@ async def follow(
 
     Raises ReconcilerError or OSError if the first connection fails; later failures are retried.
     """
-    async with connected(connection, announced=interval is None) as client:
+    async with cluster.connected(connection, announced=interval is None) as client:
         served = await plugin.with_kinds(client, await discover_at_least_pods(client))
         kinds = ("Node", *(model.__name__ for model in plugin.models.values()), "Pod")
-        async with following(client, served, kinds, usage.apply):
+        async with cluster.following(client, served, kinds, usage.apply):
             await show(usage)
             while interval is not None:
                 await asyncio.sleep(interval)

@@ -18,14 +18,7 @@ from reconciler.api.objects.similar_names import similar_key
 from reconciler.api.objects.storage import STORAGE
 from reconciler.api.plugins import serving
 from reconciler.api.versions.reading import read
-from reconciler.cli.cluster import (
-    KINDS,
-    from_cluster,
-    hold_room,
-    list_objects,
-    split_held_room,
-    waits_for_volumes,
-)
+from reconciler.cli import cluster
 from reconciler.cli.connection import Connection
 from reconciler.cli.exits import NoAnswer
 from reconciler.cli.input import read_files, read_valid
@@ -51,13 +44,13 @@ class Waiting(NamedTuple):
 
 def world_of_cluster(raws: Iterable[dict[str, Any]], rules: Semantics) -> World:
     """The state of a cluster, and the room that is held there. Prints invalid objects to standard error."""
-    raws, held = split_held_room(raws)
+    raws, held = cluster.split_held_room(raws)
     order = ("Namespace", "Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim")
     objects = sorted(
         read_valid(raws), key=lambda one: order.index(kind) if (kind := type(one).__name__) in order else 9
     )
     world = world_of(objects, rules)
-    hold_room(held, world.store, world.nodes)
+    cluster.hold_room(held, world.store, world.nodes)
     return world
 
 
@@ -73,7 +66,9 @@ def read_world(
     if files:
         return world_of_manifests(read_files(files, progress), rules)
     progress.stage("reading the cluster")
-    raws = from_cluster(list_objects(KINDS, connection, volumes=True, budgets=budgets))
+    raws = cluster.from_cluster(
+        cluster.list_objects(cluster.KINDS, connection, volumes=True, budgets=budgets)
+    )
     return world_of_cluster(raws, rules)
 
 
@@ -162,7 +157,7 @@ _ON_DEMAND = ("Namespace", "PodGroup", "CompositePodGroup", "CoschedulingPodGrou
 def intake_of(raws: Iterable[Mapping[str, Any]], rules: Semantics) -> Intake:
     """The state of a cluster. Needs a running loop."""
     queue: Queue[Unit] = Queue(base=1.0, cap=1.0, random=random)
-    intake = Intake(Store(rules), queue, KINDS, lambda _: None)
+    intake = Intake(Store(rules), queue, cluster.KINDS, lambda _: None)
     for listing in listings(raws):
         intake.take(listing)
     return intake
@@ -178,8 +173,8 @@ def planners(intake: Intake, policies: Policies = PLAIN) -> tuple[Planner, GangP
 def listings(raws: Iterable[Mapping[str, Any]]) -> Iterable[Replaced]:
     """The objects of a cluster as listings, one for each of KINDS, and of kinds listed on demand."""
     raws = list(raws)
-    kinds = (*_ON_DEMAND, *KINDS)
-    storage = any(raw["kind"] == "Pod" and waits_for_volumes(raw) for raw in raws)
+    kinds = (*_ON_DEMAND, *cluster.KINDS)
+    storage = any(raw["kind"] == "Pod" and cluster.waits_for_volumes(raw) for raw in raws)
     objects: dict[str, list[ApiObject]] = {kind: [] for kind in kinds}
     refused: dict[str, list[Refused]] = {kind: [] for kind in kinds}
     for raw in raws:

@@ -12,16 +12,7 @@ from reconciler.api.objects.gangs import gang_of
 from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
 from reconciler.api.objects.semantics import GroupMode
 from reconciler.control.build_ahead import build_ahead
-from reconciler.control.decisions.allocating import (
-    Deallocated,
-    ExclusionViolated,
-    GroupModeChanged,
-    HeldTwice,
-    NoLongerOverCommitted,
-    OverCommitted,
-    Reclaimed,
-    Uncharged,
-)
+from reconciler.control.decisions import allocating as decisions
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.ownership import is_raced
 from reconciler.control.units import Roster
@@ -54,7 +45,7 @@ class ExclusionAudit:
             self._compare_modes(snapshot)
         found = dict.fromkeys(self._problems, ()) | dict(conflicts(snapshot))
         for message in sorted(found.keys() - self._reported):
-            self._report(ExclusionViolated(message, found[message]))
+            self._report(decisions.ExclusionViolated(message, found[message]))
         self._reported = frozenset(found)
 
     def _compare_modes(self, snapshot: Snapshot) -> None:
@@ -63,7 +54,7 @@ class ExclusionAudit:
             self._modes[one.driver] = one.mode
             held = held_of(snapshot, one.driver) if before != one.mode else 0
             if held:
-                self._report(GroupModeChanged(one.driver, before, one.mode, held))
+                self._report(decisions.GroupModeChanged(one.driver, before, one.mode, held))
 
 
 class ReclaimedByScheduler:
@@ -100,16 +91,18 @@ class ReclaimedByScheduler:
         pod = self._pod(thing.key)
         if thing.deleting or pod is None or pod.spec.node_name:
             # The resourceclaim controller frees a claim whose pods have ended, which may be told later.
-            self._report(Deallocated(thing.key, devices))
+            self._report(decisions.Deallocated(thing.key, devices))
             return
         self._uids[thing.key] = uid
         if any(one.uid == pod.metadata.uid for one in before.status.reserved_for):
             # Most likely the pod was bound and has ended, and both are told later: no reason to warn.
-            self._report(Deallocated(thing.key, devices))
+            self._report(decisions.Deallocated(thing.key, devices))
             return
         node = pinned_to(held.node_selector)
         self._report(
-            Reclaimed(thing.key, pod.key, node, devices, self._reasons_against(pod, node), gang_of(pod))
+            decisions.Reclaimed(
+                thing.key, pod.key, node, devices, self._reasons_against(pod, node), gang_of(pod)
+            )
         )
 
     def _pod(self, claim: ObjectKey) -> Pod | None:
@@ -214,7 +207,7 @@ class Audit:
             raise
         else:
             for device, claims in doubles.items():
-                self._report(HeldTwice(device, tuple(sorted(claims))))
+                self._report(decisions.HeldTwice(device, tuple(sorted(claims))))
         finally:
             for device in doubles:
                 del self._ending[device]
@@ -222,7 +215,7 @@ class Audit:
     def _alarm(self, device: DeviceID, claims: frozenset[ObjectKey]) -> None:
         self._suspected.pop(device, None)
         self._reported[device] = claims
-        self._report(HeldTwice(device, tuple(sorted(claims))))
+        self._report(decisions.HeldTwice(device, tuple(sorted(claims))))
 
     def _is_assumed(self, key: ObjectKey) -> bool:
         """Whether a claim holds by a plan of ours alone: a new leader may have given the device meanwhile."""
@@ -269,9 +262,9 @@ class Auditor:
         self._exclusion.check(snapshot)
         found, ended = self._over.follow(snapshot)
         for one in found:
-            self._report(OverCommitted(one.key.pool, one.key.counter_set, one.short, one.claims))
+            self._report(decisions.OverCommitted(one.key.pool, one.key.counter_set, one.short, one.claims))
         for key in ended:
-            self._report(NoLongerOverCommitted(key.pool, key.counter_set))
+            self._report(decisions.NoLongerOverCommitted(key.pool, key.counter_set))
         lost = {
             (DeviceID(*pool, gone.device), gone.counter_set, gone.counters)
             for pool, overcharge in snapshot.occupancy.overcharges.items()
@@ -279,5 +272,5 @@ class Auditor:
         }
         for device, counter_set, counters in sorted(lost - self._lost):
             claims = tuple(sorted(snapshot.occupancy.claims_of(device)))
-            self._report(Uncharged(device, counter_set, counters, claims))
+            self._report(decisions.Uncharged(device, counter_set, counters, claims))
         self._lost = lost

@@ -11,26 +11,11 @@ from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.cluster.writer import Writer
+from reconciler.control import handler
 from reconciler.control.background_search import BackgroundSearch
 from reconciler.control.decider import Decider, Refusal
 from reconciler.control.decisions.allocating import Allocated, Freed, Ungated, Waits
 from reconciler.control.decisions.declaration import Report
-from reconciler.control.handler import (
-    Act,
-    Ask,
-    Blocked,
-    Decide,
-    Decided,
-    Free,
-    Given,
-    Handler,
-    Idle,
-    Later,
-    Nothing,
-    Refused,
-    Stuck,
-    Ungate,
-)
 from reconciler.control.inputs import Asked, Outcome
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import classes_of, is_made_for
@@ -48,7 +33,7 @@ class ClaimQuestion(Struct, frozen=True):
     """A unit, and the claims to allocate for it."""
 
     unit: Unit
-    decide: Decide
+    decide: handler.Decide
 
 
 class ClaimGrant(Struct, frozen=True):
@@ -65,7 +50,7 @@ class ClaimRefusal(Struct, frozen=True):
     why: Refusal
 
 
-class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
+class ClaimHandler(handler.Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
     """Allocates claims, frees them, and removes the scheduling gate from pods. Serves every unit."""
 
     def __init__(
@@ -114,46 +99,50 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
             if claim is not None:
                 await self._settler.resolve(claim)
 
-    def next(self, unit: Unit) -> Idle | Stuck | Act | Ask[ClaimQuestion]:
+    def next(self, unit: Unit) -> handler.Idle | handler.Stuck | handler.Act | handler.Ask[ClaimQuestion]:
         match self._planner.next(unit):
-            case Nothing():
-                return Idle()
-            case Blocked(claims=claims, reason=reason, message=message):
-                return Stuck(Waits(claims, _pod(unit), reason, message), claims)
-            case Free() as found:
-                return Act(partial(self._free, unit, found))
-            case Ungate(pod=pod, place=place):
+            case handler.Nothing():
+                return handler.Idle()
+            case handler.Blocked(claims=claims, reason=reason, message=message):
+                return handler.Stuck(Waits(claims, _pod(unit), reason, message), claims)
+            case handler.Free() as found:
+                return handler.Act(partial(self._free, unit, found))
+            case handler.Ungate(pod=pod, place=place):
                 return self._release(unit, pod, place)
-            case Decide() as decide:
-                return Ask(ClaimQuestion(unit, decide))
+            case handler.Decide() as decide:
+                return handler.Ask(ClaimQuestion(unit, decide))
 
-    def _release(self, unit: Unit, pod: Pod, place: HeldPlace | None) -> Idle | Stuck | Act:
+    def _release(
+        self, unit: Unit, pod: Pod, place: HeldPlace | None
+    ) -> handler.Idle | handler.Stuck | handler.Act:
         """Remove the gate of a pod whose claims are allocated, if kube-scheduler can bind it now. `place` is
         where it is to make one more.
         """
         if self._intake.early.supposes(pod.key):
-            return Idle()  # kube-scheduler goes by the pod's own status, whose event requeues the unit
+            return (
+                handler.Idle()
+            )  # kube-scheduler goes by the pod's own status, whose event requeues the unit
         held = [claim for key in claims_of(pod) if (claim := self._store.claims.get(key)) is not None]
         if self._intake.lag.awaits(unit, held, self._clock()):
-            return Idle()
+            return handler.Idle()
         if place is not None and (seconds := self._intake.special.wait(place)) > 0:
             self._intake.put(unit, after=seconds)
-            return Idle()
+            return handler.Idle()
         match self._releasing.next(pod):
-            case Free() as found:
-                return Act(partial(self._free, unit, found))
-            case Blocked(claims=claims, reason=reason, message=message):
-                return Stuck(Waits(claims, pod.key, reason, message), (pod.key,), AWAITS_OTHERS)
+            case handler.Free() as found:
+                return handler.Act(partial(self._free, unit, found))
+            case handler.Blocked(claims=claims, reason=reason, message=message):
+                return handler.Stuck(Waits(claims, pod.key, reason, message), (pod.key,), AWAITS_OTHERS)
         self._intake.release_pod(pod.key)
-        return Act(partial(self._ungate, pod, place))
+        return handler.Act(partial(self._ungate, pod, place))
 
     def decide(
         self, question: ClaimQuestion, others: Iterable[Unit]
-    ) -> Sequence[Given[ClaimGrant] | Refused[ClaimRefusal] | Later | None]:
+    ) -> Sequence[handler.Given[ClaimGrant] | handler.Refused[ClaimRefusal] | handler.Later | None]:
         # Keep no snapshot here: while one is referenced, every allocation copies the columns.
         unit, decide = question.unit, question.decide
         if self._is_refused_again(unit, decide):
-            return [Later(self._intake.queue.failed(unit))]
+            return [handler.Later(self._intake.queue.failed(unit))]
         if self._search.is_free_for(unit) and (batch := self._decide_batch(question, others)):
             return batch
         answer = self._search.answer(unit, decide)
@@ -161,10 +150,10 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
             classes = frozenset(name for claim in decide.claims for _, name in classes_of(claim))
             wants = Wants(classes, answer.room, decide.crowded, decide.awaits_pods)
             counted = tuple(claim.key for claim in decide.claims)
-            return [Refused(ClaimRefusal(question, answer), answer.reason, wants, counted)]
-        return [None if answer is None else Given(ClaimGrant(question, answer))]
+            return [handler.Refused(ClaimRefusal(question, answer), answer.reason, wants, counted)]
+        return [None if answer is None else handler.Given(ClaimGrant(question, answer))]
 
-    def _decide_batch(self, first: ClaimQuestion, others: Iterable[Unit]) -> list[Given[ClaimGrant]]:
+    def _decide_batch(self, first: ClaimQuestion, others: Iterable[Unit]) -> list[handler.Given[ClaimGrant]]:
         """Devices for a unit and those after it that ask for the same; empty if each is decided by itself."""
         snapshot = self._store.snapshot()
         asked = first.decide
@@ -185,17 +174,19 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
             return []
         self._intake.note(Asked(tuple([one.unit for one in questions])))
         answers = self._decider.answer_batch([one.decide for one in questions], snapshot, room)
-        return [Given(ClaimGrant(one, granted)) for one, granted in zip(questions, answers, strict=False)]
+        return [
+            handler.Given(ClaimGrant(one, granted)) for one, granted in zip(questions, answers, strict=False)
+        ]
 
-    def _is_refused_again(self, unit: Unit, decide: Decide) -> bool:
+    def _is_refused_again(self, unit: Unit, decide: handler.Decide) -> bool:
         """Whether a unit waits, and would be refused for the same reason as before, as is known already."""
         if not self._intake.waiting.has(unit):
             return False
         reason = self._decider.refuses(decide, self._store.snapshot_for(decide.own))
         return reason is not None and reason == self._pending.reason(unit)
 
-    def outcome(self, answer: Given[ClaimGrant] | Refused[ClaimRefusal]) -> Outcome:
-        if isinstance(answer, Refused):
+    def outcome(self, answer: handler.Given[ClaimGrant] | handler.Refused[ClaimRefusal]) -> Outcome:
+        if isinstance(answer, handler.Refused):
             claims = answer.refusal.question.decide.claims
             return Outcome(tuple([claim.key for claim in claims]), answer.reason)
         granted = answer.grant.granted
@@ -209,7 +200,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
             elif len(plans) == 1 and decide.pod is not None:  # else once the others are written
                 self._intake.special.nominate(decide.pod, plan, claim, self._store.snapshot())
 
-    async def write(self, grant: ClaimGrant, decided: Decided) -> None:
+    async def write(self, grant: ClaimGrant, decided: handler.Decided) -> None:
         granted, question = grant.granted, grant.question
         claims = {claim.metadata.uid: claim for claim in question.decide.claims}
 
@@ -261,7 +252,7 @@ class ClaimHandler(Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         pod, nodes, steps, counts = _pod(refusal.question.unit), why.nodes, why.steps, why.counts
         return Waits(keys, pod, why.reason, message, nodes, steps, counts, decision_id=name)
 
-    async def _free(self, unit: Unit, found: Free) -> None:
+    async def _free(self, unit: Unit, found: handler.Free) -> None:
         """Free a claim. If a rival holds its device, read the rival from the server first to be sure."""
         if found.rival is not None:
             rival = await self._writer.read_claim(found.rival)

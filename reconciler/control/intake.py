@@ -8,16 +8,7 @@ from msgspec.structs import replace
 
 from reconciler.aio.queue import Queue
 from reconciler.allocation.placement.placing import Placement
-from reconciler.api.objects.changes import (
-    Change,
-    Changed,
-    Listed,
-    Notice,
-    Recorded,
-    Refused,
-    Removed,
-    Replaced,
-)
+from reconciler.api.objects import changes
 from reconciler.api.objects.claims import FINALIZER, ResourceClaim
 from reconciler.api.objects.core import Pod, is_report
 from reconciler.api.objects.meta import ApiObject, ObjectKey, is_same_version_aside
@@ -52,24 +43,24 @@ class RefusedObjects:
     def __init__(self) -> None:
         self._refused: dict[tuple[str, ObjectKey], str] = {}
 
-    def note(self, change: Change) -> None:
+    def note(self, change: changes.Change) -> None:
         """Log an object that cannot be read once for each reason."""
         match change:
-            case Refused():
+            case changes.Refused():
                 self._refuse(change)
-            case Replaced(kind=kind, refused=refused):
+            case changes.Replaced(kind=kind, refused=refused):
                 still = {(kind, one.key) for one in refused}
                 self._refused = {at: why for at, why in self._refused.items() if at[0] != kind or at in still}
                 for one in refused:
                     self._refuse(one)
-            case Changed(kind=kind, object=thing):
+            case changes.Changed(kind=kind, object=thing):
                 if not self._refused:
                     return
                 self._refused.pop((kind, thing.key), None)
-            case Removed(kind=kind, key=key):
+            case changes.Removed(kind=kind, key=key):
                 self._refused.pop((kind, key), None)
 
-    def _refuse(self, refused: Refused) -> None:
+    def _refuse(self, refused: changes.Refused) -> None:
         if self._refused.get((refused.kind, refused.key)) != refused.reason:
             self._refused[refused.kind, refused.key] = refused.reason
             log.warning(
@@ -77,7 +68,7 @@ class RefusedObjects:
             )
 
 
-Journal = Callable[[Recorded, "Intake"], None]
+Journal = Callable[[changes.Recorded, "Intake"], None]
 """Gets what is about to change the state, and the state before it"""
 NOTHING_OWNED = Ownership()
 """For callers that take in changes and allocate nothing"""
@@ -105,7 +96,7 @@ class Intake:
         whether volumes are considered; `terms` are those of `SpecialClaims`.
         """
         self._journal = journal
-        self._followers: list[Callable[[Change], None]] = []
+        self._followers: list[Callable[[changes.Change], None]] = []
         self._ours = ours
         self._report = report
         self.store = store
@@ -145,16 +136,16 @@ class Intake:
         """Devices that several claims hold although one needs it alone."""
         return self.audit.doubles
 
-    def take(self, change: Notice) -> None:
+    def take(self, change: changes.Notice) -> None:
         """Apply a change to the store. The sink of every watch."""
-        if isinstance(change, Listed):
+        if isinstance(change, changes.Listed):
             self._listed(change.kind)
             return
         if self._take_report(change):
             return
         change = self.early.within(self._naming.within(within_shard(change, self._ours.shard)))
         self._refused.note(change)
-        unchanged = isinstance(change, Changed) and self._is_unchanged(change.object)
+        unchanged = isinstance(change, changes.Changed) and self._is_unchanged(change.object)
         self._note_claims(change)
         self.apply(change, unchanged=unchanged)
         for again in self.early.note(change, self.store.pods):
@@ -162,10 +153,10 @@ class Intake:
         if change.kind == "ResourceSlice":
             for again in self._naming.again():
                 self.take(again)
-        if isinstance(change, Replaced):
+        if isinstance(change, changes.Replaced):
             self._listed(change.kind)
 
-    def apply(self, change: Change, *, unchanged: bool = False) -> None:
+    def apply(self, change: changes.Change, *, unchanged: bool = False) -> None:
         """Apply a change as it is to all that decisions depend on, and queue the units that it concerns.
 
         `unchanged`: no field is different that a unit could need another turn for.
@@ -185,14 +176,14 @@ class Intake:
             for key in [key for key, claim in self.store.claims.items() if claim.allocation is None]:
                 self._dispatcher.requeue_claim(key)
 
-    def _apply(self, change: Change) -> Delta:
+    def _apply(self, change: changes.Change) -> Delta:
         self.note(change)
         delta = self.store.apply(change)
         for follow in self._followers:
             follow(change)
         return delta
 
-    def follow(self, take: Callable[[Change], None]) -> None:
+    def follow(self, take: Callable[[changes.Change], None]) -> None:
         """Have a part of a plugin take every change from now on, after the store."""
         self._followers.append(take)
 
@@ -201,18 +192,18 @@ class Intake:
         """Whether there is a journal."""
         return self._journal is not None
 
-    def note(self, what: Recorded) -> None:
+    def note(self, what: changes.Recorded) -> None:
         """Tell the journal, if there is one, what is about to change, or was decided."""
         if self._journal is not None:
             self._journal(what, self)
 
-    def _take_report(self, change: Change) -> bool:
+    def _take_report(self, change: changes.Change) -> bool:
         """Apply what a kubelet reports of a pod; see `is_report`. Returns False for any other change.
 
         These are most events of a cluster in which little happens. Nothing but the store and the room on
         nodes depends on them.
         """
-        if not (isinstance(change, Changed) and isinstance(change.object, Pod)):
+        if not (isinstance(change, changes.Changed) and isinstance(change.object, Pod)):
             return False
         pod = change.object
         known = self.store.pods.get(pod.key)
@@ -223,7 +214,7 @@ class Intake:
             self._dispatcher.reported(pod.key, delta)
         return True
 
-    def _note_claims(self, change: Change) -> None:
+    def _note_claims(self, change: changes.Change) -> None:
         """Take note of claims and their versions before the store changes."""
         for thing in _objects(change) if change.kind == "ResourceClaim" else ():
             if isinstance(thing, ResourceClaim):
@@ -235,13 +226,13 @@ class Intake:
                 held = gone.allocation.devices.results if gone.allocation else ()
                 self._report(Deleted(gone.key, tuple(device.id for device in held)))
 
-    def _deleted(self, change: Change) -> Iterable[ResourceClaim]:
+    def _deleted(self, change: changes.Change) -> Iterable[ResourceClaim]:
         """The known claims that do not exist any more. A listing shows those that the watch missed."""
         known = self.store.claims
         match change:
-            case Removed(kind="ResourceClaim", key=key) if key in known:
+            case changes.Removed(kind="ResourceClaim", key=key) if key in known:
                 return (known[key],)
-            case Replaced(kind="ResourceClaim", objects=objects, refused=refused):
+            case changes.Replaced(kind="ResourceClaim", objects=objects, refused=refused):
                 uids = {one.key: one.metadata.uid for one in objects}
                 uids |= {one.key: known[one.key].metadata.uid for one in refused if one.key in known}
                 return [claim for key, claim in known.items() if uids.get(key) != claim.metadata.uid]
@@ -269,13 +260,13 @@ class Intake:
         """Take in a claim that a request returned, unless the watch has seen it deleted or recreated."""
         known = self.store.claims.get(claim.key)
         if known is not None and known.metadata.uid == claim.metadata.uid:
-            self.apply(Changed("ResourceClaim", claim))
+            self.apply(changes.Changed("ResourceClaim", claim))
 
     def observe_pod(self, pod: Pod) -> None:
         """Take in a pod that a request returned, unless the watch has seen it deleted or recreated."""
         known = self.store.pods.get(pod.key)
         if known is not None and known.metadata.uid == pod.metadata.uid:
-            self.apply(self.early.within(Changed("Pod", pod)))
+            self.apply(self.early.within(changes.Changed("Pod", pod)))
 
     def skips(self, key: ObjectKey, uid: str, version: str) -> bool:
         """Whether a watch event tells nothing new: the store has the claim in this version or a later one,
@@ -344,11 +335,11 @@ class Intake:
         return False
 
 
-def _objects(change: Change) -> Iterable[ApiObject]:
+def _objects(change: changes.Change) -> Iterable[ApiObject]:
     match change:
-        case Changed(object=thing):
+        case changes.Changed(object=thing):
             return (thing,)
-        case Replaced(objects=objects):
+        case changes.Replaced(objects=objects):
             return objects
     return ()
 

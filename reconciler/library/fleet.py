@@ -38,25 +38,9 @@ from reconciler.api.objects.slices import ResourceSlice
 from reconciler.control.demand import read_demand_file
 from reconciler.control.offline import Report, decide
 from reconciler.errors import Rejected
+from reconciler.library import results
 from reconciler.library.explaining import in_manifests
-from reconciler.library.results import (
-    Allocation,
-    Explanation,
-    Gate,
-    Grant,
-    Item,
-    Lost,
-    Manifest,
-    Option,
-    Pending,
-    Placed,
-    PodSet,
-    Profile,
-    Rows,
-    Sizing,
-    Usage,
-    WhatIf,
-)
+from reconciler.library.results import Manifest, Rows
 from reconciler.state.trial import store_of
 
 Objects = Manifest | Iterable["Objects"]
@@ -118,7 +102,7 @@ class Fleet:
         demand: str | Path | None = None,
         seed: int = 0,
         steps: int = STEPS,
-    ) -> Allocation:
+    ) -> results.Allocation:
         """Allocate all pending claims: pods of high priority first, then in order of creation and name.
 
         `demand` is a file with the demand that some policies keep room for, `seed` that of their random
@@ -128,14 +112,16 @@ class Fleet:
         claims = tuple(report.allocated(datetime.now(UTC)))
         after = self._with(bundle(_documents(claims)))
         waiting = [
-            Pending(tuple(map(str, one.claims)), _text(one.pod), one.reason, one.message)
+            results.Pending(tuple(map(str, one.claims)), _text(one.pod), one.reason, one.message)
             for one in report.waiting
         ]
-        return Allocation(Rows(Grant, _grants(report)), Rows(Pending, waiting), claims, after)
+        return results.Allocation(
+            Rows(results.Grant, _grants(report)), Rows(results.Pending, waiting), claims, after
+        )
 
     def explain(
         self, name: str, *, pod: bool = False, policy: Policy = FIRST_FIT, steps: int = STEPS
-    ) -> Explanation:
+    ) -> results.Explanation:
         """Why a claim, or all claims of a pod, can or cannot be allocated once those before it are.
 
         `name` is `NAME` or `NAMESPACE/NAME`. Raises Rejected if nothing has this name.
@@ -154,7 +140,9 @@ class Fleet:
         made = [*found.explanations, *(question.explained(steps) for question in found.questions)]
         if not made:
             message = found.message.removeprefix(f"{found.reason}: ")
-            return Explanation(found.allocated, False, "", found.reason, message, "", Rows(Gate), (), ())
+            return results.Explanation(
+                found.allocated, False, "", found.reason, message, "", Rows(results.Gate), (), ()
+            )
         return _explanation(next((one for one in made if one.allocatable), made[0]))
 
     def what_if(
@@ -165,7 +153,7 @@ class Fleet:
         drain: Iterable[str] = (),
         policy: Policy = FIRST_FIT,
         steps: int = STEPS,
-    ) -> WhatIf:
+    ) -> results.WhatIf:
         """Whether claims, templates and pods would fit, how often, and which claims are lost.
 
         Without `count`, as many copies are placed as fit, at most 1,000. `without` are claims that shall hold
@@ -178,17 +166,17 @@ class Fleet:
         question = scenario.Scenario(units, count, frozenset(map(ObjectKey.parse, without)), frozenset(drain))
         found = answer(question, baseline, steps=steps, policies=_policies(policy, None, 0))
         refused = found.refused
-        return WhatIf(
+        return results.WhatIf(
             found.fits,
             found.copies,
             str(found.limit),
             str(refused.reason) if refused is not None else "",
             refused.message if refused is not None else "",
-            Rows(Placed, [row for one in found.placed for row in _placed(one)]),
-            Rows(Lost, map(_lost, found.lost)),
+            Rows(results.Placed, [row for one in found.placed for row in _placed(one)]),
+            Rows(results.Lost, map(_lost, found.lost)),
         )
 
-    def fit(self, *request: Objects, steps: int = STEPS) -> Rows[PodSet]:
+    def fit(self, *request: Objects, steps: int = STEPS) -> Rows[results.PodSet]:
         """How many pods of some sets fit together, for a FitRequest and the templates that it names.
 
         Raises Rejected.
@@ -197,9 +185,9 @@ class Fleet:
         with world_of_manifests(self._bundle, self._rules).trial() as trial:
             found = fit(question, trial, steps=steps)
         return Rows(
-            PodSet,
+            results.PodSet,
             (
-                PodSet(
+                results.PodSet(
                     one.name,
                     one.count,
                     one.fits,
@@ -211,7 +199,7 @@ class Fleet:
             ),
         )
 
-    def nodes_for(self, *demand: Objects, shapes: Iterable[str] = (), steps: int = STEPS) -> Sizing:
+    def nodes_for(self, *demand: Objects, shapes: Iterable[str] = (), steps: int = STEPS) -> results.Sizing:
         """How many nodes a demand needs beside the fleet: Demand documents, or claims, templates and pods.
 
         `shapes` are nodes of the fleet to add more of; without them one of each kind. Raises Rejected.
@@ -227,13 +215,13 @@ class Fleet:
         found = size(
             items_in(asked, self._rules), chosen, world_of_manifests(self._bundle, self._rules), steps=steps
         )
-        return Sizing(
+        return results.Sizing(
             found.fits_now,
             found.answered,
             Rows(
-                Item,
+                results.Item,
                 (
-                    Item(
+                    results.Item(
                         one.item.name,
                         one.item.count,
                         one.placed,
@@ -243,25 +231,28 @@ class Fleet:
                     for one in found.items
                 ),
             ),
-            Rows(Option, (Option(one.nodes, float(one.cost), float(one.at_least)) for one in found.options)),
+            Rows(
+                results.Option,
+                (results.Option(one.nodes, float(one.cost), float(one.at_least)) for one in found.options),
+            ),
         )
 
-    def usage(self, by: By = "driver") -> Rows[Usage]:
+    def usage(self, by: By = "driver") -> Rows[results.Usage]:
         """How full the fleet is with what is allocated in it, for each driver, pool or node."""
         return Rows(
-            Usage,
+            results.Usage,
             (
-                Usage(**{name: getattr(one, name) for name in Usage.__dataclass_fields__})
+                results.Usage(**{name: getattr(one, name) for name in results.Usage.__dataclass_fields__})
                 for one in self._lines(by)
             ),
         )
 
-    def profiles(self, by: By = "driver") -> Rows[Profile]:
+    def profiles(self, by: By = "driver") -> Rows[results.Profile]:
         """How many devices of each kind there are, are held and still fit; the largest first."""
         return Rows(
-            Profile,
+            results.Profile,
             (
-                Profile(
+                results.Profile(
                     line.driver, line.pool, line.node, one.profile, one.devices, one.held, one.fits, one.size
                 )
                 for line in self._lines(by)
@@ -326,39 +317,39 @@ def _text(key: ObjectKey | None) -> str:
     return "" if key is None else str(key)
 
 
-def _grants(report: Report) -> Iterator[Grant]:
+def _grants(report: Report) -> Iterator[results.Grant]:
     for one in report.answers:
         for plan in one.outcome.plans if isinstance(one.outcome, Granted) else ():
             for device in plan.allocation.devices.results:
-                yield Grant(str(plan.claim), device.request, *device.id, plan.node, _text(one.pod))
+                yield results.Grant(str(plan.claim), device.request, *device.id, plan.node, _text(one.pod))
 
 
-def _explanation(found: explanation.Explanation) -> Explanation:
+def _explanation(found: explanation.Explanation) -> results.Explanation:
     gates = (
-        Gate(str(one.claim), one.request, str(step.kind), step.about, step.left, step.detail)
+        results.Gate(str(one.claim), one.request, str(step.kind), step.about, step.left, step.detail)
         for one in found.requests
         for step in one.funnel
     )
-    return Explanation(
+    return results.Explanation(
         False,
         found.allocatable,
         found.node,
         found.reason,
         found.message,
         found.remedy,
-        Rows(Gate, gates),
+        Rows(results.Gate, gates),
         tuple(f"request {one.request}: {words}" for one in found.requests for words in one.sentences()),
         tuple(map(str, found.nearest)),
     )
 
 
-def _placed(one: scenario.Placed) -> Iterator[Placed]:
+def _placed(one: scenario.Placed) -> Iterator[results.Placed]:
     for claim, request, device in one.devices:
-        yield Placed(one.copy, one.unit, str(claim), request, *device, one.node)
+        yield results.Placed(one.copy, one.unit, str(claim), request, *device, one.node)
 
 
-def _lost(one: scenario.Lost) -> Lost:
+def _lost(one: scenario.Lost) -> results.Lost:
     claims, pod = tuple(map(str, one.claims)), _text(one.pod)
     if isinstance(one.elsewhere, scenario.Placed):
-        return Lost(claims, pod, one.elsewhere.node, "", "")
-    return Lost(claims, pod, "", str(one.elsewhere.reason), one.elsewhere.message)
+        return results.Lost(claims, pod, one.elsewhere.node, "", "")
+    return results.Lost(claims, pod, "", str(one.elsewhere.reason), one.elsewhere.message)

@@ -17,13 +17,7 @@ from reconciler.control.relocation.relocator import RoomLine, StandingRoom
 from reconciler.control.waiting import Pending
 from reconciler.errors import counted
 from reconciler.operations.metrics import catalogue as of
-from reconciler.operations.metrics.devices import (
-    Capacity,
-    ObjectCounts,
-    ProfileFits,
-    capacity_readings,
-    profile_readings,
-)
+from reconciler.operations.metrics import devices
 from reconciler.operations.metrics.meters import Metered, Reading, Values, labelled, single
 from reconciler.operations.page.sources import Fact
 from reconciler.operations.serving.port import Progress, Row
@@ -156,18 +150,18 @@ MoreSeries = Mapping[str, Callable[[], Values]]
 
 
 def fleet_signals(
-    intake: Intake, ours: Ownership, served: Served, capacity: Capacity, more: Sequence[MoreSeries]
+    intake: Intake, ours: Ownership, served: Served, capacity: devices.Capacity, more: Sequence[MoreSeries]
 ) -> Signals:
     """`more` are the series of plugins."""
-    store, objects = intake.store, ObjectCounts(intake, ours)
-    fits = ProfileFits(store.snapshot, ready=intake.listed.is_set)
+    store, objects = intake.store, devices.ObjectCounts(intake, ours)
+    fits = devices.ProfileFits(store.snapshot, ready=intake.listed.is_set)
     return Signals(
         ready={f"listed-{resource.plural}": _listed(intake, resource.kind) for resource in served},
         readings=[
-            *profile_readings(fits),
+            *devices.profile_readings(fits),
             *objects.readings(),
             labelled(of.REFUSED_OBJECTS, lambda: Counter(kind for kind, _ in store.refused)),
-            *(_joined(reading, more) for reading in capacity_readings(capacity)),
+            *(_joined(reading, more) for reading in devices.capacity_readings(capacity)),
         ],
         refresh=[capacity.refresh, fits.refresh, objects.refresh],
     )

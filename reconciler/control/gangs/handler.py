@@ -8,18 +8,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.allocation.gangs.kinds import GangGranted, GangUnsatisfied, Seat
+from reconciler.api.objects import gangs
 from reconciler.api.objects.core import Pod, claims_of
-from reconciler.api.objects.gangs import (
-    SEAT,
-    GangKey,
-    GangSource,
-    SeatMark,
-    gang_of,
-    record,
-    release,
-    release_on,
-    take_back,
-)
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan, Reason
 from reconciler.cluster.pod_writer import PodWriter
@@ -48,7 +38,7 @@ class GangWriter:
         self._claims = claims
         self._pods = pods
         self._report = report
-        self._unanswered: dict[ObjectKey, GangKey] = {}
+        self._unanswered: dict[ObjectKey, gangs.GangKey] = {}
         """Pods whose patch has no answer: it may still arrive"""
 
     def is_unanswered(self, pod: ObjectKey) -> bool:
@@ -67,15 +57,15 @@ class GangWriter:
                 continue
             self._report(Ungated(place.pod.key, claims_of(place.pod)))
 
-    async def record(self, gang: GangKey, mark: SeatMark, pod: Pod) -> None:
+    async def record(self, gang: gangs.GangKey, mark: gangs.SeatMark, pod: Pod) -> None:
         """Record the node of a gated pod."""
-        await self._patch(gang, pod, self._pods.merge(pod, record(mark)))
+        await self._patch(gang, pod, self._pods.merge(pod, gangs.record(mark)))
 
     async def give_back(self, seats: Seats, why: str) -> None:
         """Withdraw all claims, and the recorded nodes of pods. Interrupted: the next turn goes on."""
         for pod in seats.pods:
             try:
-                await self._patch(seats.gang, pod, self._pods.merge(pod, take_back()))
+                await self._patch(seats.gang, pod, self._pods.merge(pod, gangs.take_back()))
             except Gone:
                 continue
         for claim in seats.claims:
@@ -86,14 +76,16 @@ class GangWriter:
             self._report(Freed(claim.key, "its gang gives it back"))
         self._report(GangGivenBack(seats.gang, tuple(claim.key for claim in seats.claims), why))
 
-    async def resolve(self, gang: GangKey) -> None:
+    async def resolve(self, gang: gangs.GangKey) -> None:
         """Find out whether unanswered patches of a gang's pods were applied, and let none arrive later."""
         for key in [pod for pod, of in self._unanswered.items() if of == gang]:
             found = await self._pods.read(key)
             if found is not None and found.gated:
                 # Another version of the pod: a patch that still arrives gets a conflict.
-                found = await self._pods.merge(found, record(SeatMark(gang_of(found) or gang, 0, "")))
-                found = await self._pods.merge(found, take_back())
+                found = await self._pods.merge(
+                    found, gangs.record(gangs.SeatMark(gangs.gang_of(found) or gang, 0, ""))
+                )
+                found = await self._pods.merge(found, gangs.take_back())
             if found is not None:
                 self._intake.observe_pod(found)
             self._intake.forget_pod(key)
@@ -102,10 +94,10 @@ class GangWriter:
     def _release(self, place: Place, *, pin: bool) -> Awaitable[Pod]:
         """Remove a gate; pin the pod if its allocations do not, or if told."""
         if place.pinned and not pin:
-            return self._pods.merge(place.pod, release(place.pod))
-        return self._pods.patch(place.pod, release_on(place.pod, place.node))
+            return self._pods.merge(place.pod, gangs.release(place.pod))
+        return self._pods.patch(place.pod, gangs.release_on(place.pod, place.node))
 
-    async def _patch(self, gang: GangKey, pod: Pod, patch: Awaitable[Pod]) -> None:
+    async def _patch(self, gang: gangs.GangKey, pod: Pod, patch: Awaitable[Pod]) -> None:
         """Raises as `patch_pod`."""
         try:
             await patch_pod(pod, patch, self._intake, self._pods)
@@ -189,7 +181,7 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
         held = (self._store.claims.get(key) for one in step.places for key in claims_of(one.pod))
         if self._intake.lag.awaits(unit, [claim for claim in held if claim is not None], self._clock()):
             return Idle()
-        if step.gang.source is GangSource.ANNOTATION:
+        if step.gang.source is gangs.GangSource.ANNOTATION:
             ready = tuple(one for one in step.places if not self._releasing.awaits_binding(one.pod))
             if not ready:
                 why = "its places are written; pods that affinity or spread counts have to be bound first"
@@ -289,11 +281,11 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
             )
         )
 
-    def _mark(self, solve: Solve, seat: Seat) -> SeatMark:
+    def _mark(self, solve: Solve, seat: Seat) -> gangs.SeatMark:
         """It has the group that the pod itself names."""
         pod = self._store.pods.get(seat.pod)
-        named = gang_of(pod) if pod is not None else None
-        return SeatMark(named or solve.question.gang, solve.rules.least_pods, seat.node)
+        named = gangs.gang_of(pod) if pod is not None else None
+        return gangs.SeatMark(named or solve.question.gang, solve.rules.least_pods, seat.node)
 
     def _unpinned(self, grant: GangGrant) -> list[Seat]:
         """The seats whose allocations allow other nodes, too. Plans must be assumed."""
@@ -346,5 +338,5 @@ def _minds_pods(pod: Pod) -> bool:
     )
 
 
-def _marked(plan: Plan, mark: SeatMark) -> Plan:
-    return dataclasses.replace(plan, annotations=(*plan.annotations, (SEAT, str(mark))))
+def _marked(plan: Plan, mark: gangs.SeatMark) -> Plan:
+    return dataclasses.replace(plan, annotations=(*plan.annotations, (gangs.SEAT, str(mark))))

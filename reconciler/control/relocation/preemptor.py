@@ -18,18 +18,9 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.pod_writer import Evictions
 from reconciler.control.decisions.every import Evicted, RoomPlanAborted, RoomPlanned
 from reconciler.control.inputs import Planned
+from reconciler.control.relocation import relocator
 from reconciler.control.relocation.evictor import AGAIN, LONGEST_AGAIN, Purpose
 from reconciler.control.relocation.ground import Ground, Victim, changed, has_left, is_leaving
-from reconciler.control.relocation.relocator import (
-    Candidates,
-    Means,
-    PlanRoom,
-    Relocator,
-    RoomPlan,
-    RoomQuestion,
-    StandingRoom,
-    Terms,
-)
 from reconciler.control.units import Kind, Unit
 from reconciler.errors import ReconcilerError, Rejected
 from reconciler.state.nominations import Nominee, own_of_all
@@ -47,7 +38,7 @@ class RoomCampaign(Struct):
 
     unit: Unit
     nominee: Nominee
-    plan: RoomPlan
+    plan: relocator.RoomPlan
     """The rest of it: pods that have left are not in it any more"""
     leaving: Victim | None = None
     """The pod that was evicted last"""
@@ -55,14 +46,19 @@ class RoomCampaign(Struct):
     """When the next eviction may be tried"""
 
 
-class Preemptor(Relocator):
+class Preemptor(relocator.Relocator):
     """All its state is lost with the process; see `Nominating`."""
 
     purpose = Purpose.PREEMPTION
     failure = "making room failed"
 
     def __init__(
-        self, means: Means, candidates: Candidates, evictions: Evictions, plan: PlanRoom, terms: Terms
+        self,
+        means: relocator.Means,
+        candidates: relocator.Candidates,
+        evictions: Evictions,
+        plan: relocator.PlanRoom,
+        terms: relocator.Terms,
     ) -> None:
         super().__init__(means, terms)
         self._candidates = candidates
@@ -77,7 +73,7 @@ class Preemptor(Relocator):
         """Unit -> when it may have another plan, and the delay after that"""
         self._asking: set[Unit] = set()
         """Units that asked for the turn while a pod was moved, and did not get it yet"""
-        self.standing = StandingRoom()
+        self.standing = relocator.StandingRoom()
 
     def _failed(self) -> None:
         self._stop()
@@ -133,7 +129,7 @@ class Preemptor(Relocator):
         await self._hint(self._campaign, self._node(plan))
         await self._advance(self._campaign)
 
-    def _say(self, nominee: Nominee, plan: RoomPlan, *, acts: bool) -> None:
+    def _say(self, nominee: Nominee, plan: relocator.RoomPlan, *, acts: bool) -> None:
         why = plan.advice or ("" if acts else "dry run" if self._terms.evict else "evictions are off")
         said = RoomPlanned(
             nominee,
@@ -207,17 +203,17 @@ class Preemptor(Relocator):
         campaign.plan = replace(campaign.plan, victims=tuple(rest))
         self._hold(campaign)
 
-    async def _planned(self, unit: Unit) -> RoomPlan | None:
+    async def _planned(self, unit: Unit) -> relocator.RoomPlan | None:
         """A plan from the present state; None if the unit needs no devices now."""
         need = self._candidates.need(unit)
         if need is None:
             return None
         if self._unreadable:
             why = f"{self._unreadable} cannot be read, so nobody knows which pods it protects"
-            return RoomPlan((), (), refused=why)
+            return relocator.RoomPlan((), (), refused=why)
         state = self._question(own_of_all(self._candidates.judged(unit)))
         self._before, self._sharers = self._ground(state), self._candidates.sharers(unit)
-        question = RoomQuestion(**asdict(state), need=need, sharing=self._candidates.sharing(need))
+        question = relocator.RoomQuestion(**asdict(state), need=need, sharing=self._candidates.sharing(need))
         try:
             return await self._thread.run(partial(self._plan, question))
         except Closed:
@@ -225,9 +221,9 @@ class Preemptor(Relocator):
         except Exception as exc:
             # A missing plan must not stop the reconciler.
             log.exception("plan to make room failed", unit=str(unit))
-            return RoomPlan((), (), refused=f"internal error: {exc}")
+            return relocator.RoomPlan((), (), refused=f"internal error: {exc}")
 
-    def _changed(self, unit: Unit, plan: RoomPlan) -> str:
+    def _changed(self, unit: Unit, plan: relocator.RoomPlan) -> str:
         """What of the last plan has changed since it was asked for; empty if nothing has."""
         if self._unreadable:
             return f"{self._unreadable} became unreadable"
@@ -297,7 +293,7 @@ class Preemptor(Relocator):
             log.debug("hint not written", pod=str(pod.key), error=str(exc))
 
     @staticmethod
-    def _node(plan: RoomPlan) -> str:
+    def _node(plan: relocator.RoomPlan) -> str:
         return plan.places[0].node if len(plan.places) == 1 else ""
 
 
@@ -306,6 +302,6 @@ def _users(claims: Set[ObjectKey], pods: Iterable[Pod]) -> dict[ObjectKey, Pod]:
     return {pod.key: pod for pod in pods if not claims.isdisjoint(claims_of(pod))}
 
 
-def _is_same(plan: RoomPlan, before: RoomPlan) -> bool:
+def _is_same(plan: relocator.RoomPlan, before: relocator.RoomPlan) -> bool:
     """Whether a plan made again says the same."""
     return plan.acts and plan.places == before.places and plan.victims == before.victims

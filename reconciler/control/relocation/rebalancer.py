@@ -13,20 +13,9 @@ from msgspec.structs import replace
 from reconciler.control.build_ahead import build_ahead
 from reconciler.control.decisions.every import MoveEvicted, MovesAborted, MovesPlanned, PodMoved
 from reconciler.control.inputs import Planned
+from reconciler.control.relocation import moves
 from reconciler.control.relocation.evictor import Purpose
 from reconciler.control.relocation.ground import Ground, changed, has_left, is_leaving
-from reconciler.control.relocation.moves import (
-    Calm,
-    MovesAdvice,
-    MovesCampaign,
-    PlanMoves,
-    Relocation,
-    StandingAdvice,
-    TryMoves,
-    astray,
-    replacement,
-    siblings,
-)
 from reconciler.control.relocation.relocator import Means, Relocator, Terms
 from reconciler.errors import Rejected
 from reconciler.state.nominations import NOBODY
@@ -58,17 +47,17 @@ class Rebalancer(Relocator):
     purpose = Purpose.REBALANCING
     failure = "rebalancing failed"
 
-    def __init__(self, means: Means, plan: PlanMoves, trial: TryMoves, terms: MovesTerms) -> None:
+    def __init__(self, means: Means, plan: moves.PlanMoves, trial: moves.TryMoves, terms: MovesTerms) -> None:
         super().__init__(means, terms)
         self._trial = trial
         self._plan = plan
         self._calm_seconds = terms.calm_seconds
-        self._calm = Calm(terms.calm_seconds)
-        self._campaign: MovesCampaign | None = None
+        self._calm = moves.Calm(terms.calm_seconds)
+        self._campaign: moves.MovesCampaign | None = None
         self._rests_until = 0.0
         self._rest = terms.calm_seconds
         """How long to rest after the next plan that is dropped"""
-        self.standing = StandingAdvice()
+        self.standing = moves.StandingAdvice()
 
     def _failed(self) -> None:
         self._end()
@@ -109,9 +98,9 @@ class Rebalancer(Relocator):
         for one in self.standing.note(found):
             self._say(one, acts=acts and one is chosen)
         if acts and chosen is not None and not self._intake.pause.paused:
-            self._campaign = MovesCampaign(chosen)
+            self._campaign = moves.MovesCampaign(chosen)
 
-    def _say(self, advice: MovesAdvice, *, acts: bool) -> None:
+    def _say(self, advice: moves.MovesAdvice, *, acts: bool) -> None:
         why = "" if acts else self._why_not()
         said = MovesPlanned(
             advice.goal,
@@ -133,7 +122,7 @@ class Rebalancer(Relocator):
 
     # -- carrying out
 
-    async def _advance(self, campaign: MovesCampaign) -> None:
+    async def _advance(self, campaign: moves.MovesCampaign) -> None:
         """Follow the pod that moves, or move the next one."""
         if campaign.moving is not None:
             self._follow(campaign, campaign.moving)
@@ -159,7 +148,7 @@ class Rebalancer(Relocator):
             return
         await self._move(campaign, move)
 
-    async def _move(self, campaign: MovesCampaign, move: Relocation) -> None:
+    async def _move(self, campaign: moves.MovesCampaign, move: moves.Relocation) -> None:
         """Hold the place of what replaces a pod, and evict it."""
         if not self._means.turns.take(self.purpose):
             self._abort(campaign, "room is made for a pending pod first")
@@ -189,7 +178,7 @@ class Rebalancer(Relocator):
             return
         if not campaign.asked:
             campaign.asked = True
-            campaign.before = frozenset(pod.metadata.uid for pod in siblings(move, self._store))
+            campaign.before = frozenset(pod.metadata.uid for pod in moves.siblings(move, self._store))
             self._hold(move)
             if self._means.written is not None:
                 await self._means.written()  # a next leader holds it, too: no pod leaves its place in vain
@@ -210,7 +199,7 @@ class Rebalancer(Relocator):
         else:
             campaign.not_before = self._clock() + delay
 
-    def _changed(self, before: Ground, move: Relocation) -> str:
+    def _changed(self, before: Ground, move: moves.Relocation) -> str:
         """What of a move has changed; empty if nothing has."""
         if self._unreadable:
             return f"{self._unreadable} became unreadable"
@@ -219,22 +208,22 @@ class Rebalancer(Relocator):
         replaced = [] if victim is None else [victim]
         return changed(before, now, [move.victim], [move.to], waiting=replaced, own=own)
 
-    def _hold(self, move: Relocation) -> None:
+    def _hold(self, move: moves.Relocation) -> None:
         why = f"it replaces pod {move.victim.key}, which moves"
         self._hold_places(move.nominee, [move.to], move.priority, move.victim.uid, why)
 
-    def _begun(self, campaign: MovesCampaign, move: Relocation) -> None:
+    def _begun(self, campaign: moves.MovesCampaign, move: moves.Relocation) -> None:
         """The pod leaves. Its place is held afresh from now on."""
-        if replacement(move, self._store) is None:
+        if moves.replacement(move, self._store) is None:
             self._hold(move)
         campaign.moving, campaign.asked, campaign.deadline = move, False, None
         campaign.advice = replace(campaign.advice, moves=campaign.advice.moves[1:])
 
-    def _follow(self, campaign: MovesCampaign, move: Relocation) -> None:
+    def _follow(self, campaign: moves.MovesCampaign, move: moves.Relocation) -> None:
         """See whether what replaces a pod has come, and runs."""
-        pod = replacement(move, self._store)
+        pod = moves.replacement(move, self._store)
         if pod is None:
-            if why := astray(move, campaign.before, self._store):
+            if why := moves.astray(move, campaign.before, self._store):
                 self._abort(campaign, why)
             elif self._store.nominations.get(move.nominee) is None:
                 self._abort(campaign, f"nothing replaced pod {move.victim.key} in time")
@@ -251,7 +240,7 @@ class Rebalancer(Relocator):
         elif self._clock() >= campaign.deadline:
             self._abort(campaign, f"pod {pod.key}, which replaces pod {move.victim.key}, does not run")
 
-    def _abort(self, campaign: MovesCampaign, why: str) -> None:
+    def _abort(self, campaign: moves.MovesCampaign, why: str) -> None:
         """Drop the rest of a plan."""
         left = campaign.advice.moves
         concerned = campaign.moving or left[0]

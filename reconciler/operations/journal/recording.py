@@ -10,15 +10,7 @@ from msgspec.structs import replace
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.objects.changes import Change, Changed, Recorded, Refused, Removed, Replaced
 from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey, is_same_version_aside
-from reconciler.control.inputs import (
-    Answered,
-    Assumed,
-    PodAssumed,
-    PodReleased,
-    PoliciesUsed,
-    RetainedDraw,
-    RoomHeld,
-)
+from reconciler.control import inputs
 from reconciler.control.intake import Intake
 from reconciler.operations.journal.entries import FILES, FULL_BYTES, Files, Header, encode
 
@@ -69,14 +61,16 @@ class Recorder:
             return
         self._policies = policies
         if self._files.begun:  # the beginning of a file has them
-            self._write(PoliciesUsed(policies), lambda: ())
+            self._write(inputs.PoliciesUsed(policies), lambda: ())
 
     def note(self, what: Recorded, state: Intake) -> None:
         """Record what is about to change `state`, or a decision that is about to have effects."""
         if self._is_heartbeat(what):
             return
         # A file begins with a state, and the answer to a decision belongs to what was before it.
-        if self._again_at is None or (self._clock() >= self._again_at and not isinstance(what, Answered)):
+        if self._again_at is None or (
+            self._clock() >= self._again_at and not isinstance(what, inputs.Answered)
+        ):
             self._write(what, lambda: map(encode, self._beginning(state)))
         if isinstance(what, Change) and what.kind not in KEPT_BY_STORE:
             self._keep(what)
@@ -92,8 +86,10 @@ class Recorder:
         try:
             # An answer mostly follows its question: each file can then be replayed alone. Policies change
             # where no state is at hand, with which a file could begin.
-            self._files.write(encode(what), beginning, with_last=isinstance(what, Answered | PoliciesUsed))
-            if isinstance(what, Answered) or self._again_at is not None:
+            self._files.write(
+                encode(what), beginning, with_last=isinstance(what, inputs.Answered | inputs.PoliciesUsed)
+            )
+            if isinstance(what, inputs.Answered) or self._again_at is not None:
                 self._files.flush()
         except (OSError, ValueError) as exc:  # the disk fails, or an object has no JSON
             self._stop(exc)
@@ -135,10 +131,10 @@ class Recorder:
         """
         store = state.store
         yield self.header
-        yield PoliciesUsed(self._policies)
+        yield inputs.PoliciesUsed(self._policies)
         for pool in store.retained.pools():
             for name, drawn in store.retained.of(pool).items():
-                yield RetainedDraw(DeviceID(*pool, name), drawn)
+                yield inputs.RetainedDraw(DeviceID(*pool, name), drawn)
         yield from _all("Node", self._others["Node"].values())
         for beginning in self._plugins:
             yield from beginning()
@@ -156,13 +152,13 @@ class Recorder:
             yield Refused(kind, key, why)
         for name, driver in store.supply.inventory.stating_elsewhere:
             yield Removed("ResourceSlice", ObjectKey("", name), driver)
-        yield from map(Assumed, store.assumptions)
+        yield from map(inputs.Assumed, store.assumptions)
         for pod, node in state.assumed_pods.items():
-            yield PodAssumed(pod, node)
+            yield inputs.PodAssumed(pod, node)
         residents = state.nodes.residents
         gated = frozenset(residents.unbound(gated=True))
-        yield from (PodReleased(pod) for pod in residents.unbound(gated=False) if pod not in gated)
-        yield from (RoomHeld(replace(one, until=0.0)) for one in store.nominations)
+        yield from (inputs.PodReleased(pod) for pod in residents.unbound(gated=False) if pod not in gated)
+        yield from (inputs.RoomHeld(replace(one, until=0.0)) for one in store.nominations)
 
 
 def _all(kind: str, objects: Iterable[ApiObject]) -> Iterator[Changed]:

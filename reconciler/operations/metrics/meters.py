@@ -11,17 +11,9 @@ from importlib.metadata import version
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+import prometheus_client as prometheus
 import structlog
 from aiohttp import web
-from prometheus_client import (
-    CollectorRegistry,
-    Counter,
-    Gauge,
-    GCCollector,
-    Histogram,
-    ProcessCollector,
-    disable_created_metrics,
-)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
@@ -51,11 +43,11 @@ class Meters:
         """`process` adds the metrics `process_*` and `python_*` of the Prometheus client."""
         # Series with the time at which each other series was created. They double the number of series, and
         # `process_start_time_seconds` says nearly the same.
-        disable_created_metrics()  # type: ignore[no-untyped-call]
-        self.registry = CollectorRegistry()
+        prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = prometheus.CollectorRegistry()
         if process:
-            ProcessCollector(registry=self.registry)
-            GCCollector(registry=self.registry)
+            prometheus.ProcessCollector(registry=self.registry)
+            prometheus.GCCollector(registry=self.registry)
         self.decision = self._histogram(of.DECISION)
         decided = {spec: self._metric(spec) for spec in of.metrics_of(kinds)}
         # The series are looked up now, so that they start at 0 and `increase` sees the first count.
@@ -66,9 +58,11 @@ class Meters:
         self.watch_restarts = self._counter(of.WATCH_RESTARTS)
         self.listings = self._counter(of.LISTINGS)
         self.loop_lag = self._histogram(of.LOOP_LAG)
-        self.build = Gauge(of.BUILD.full_name, of.BUILD.help, of.BUILD.label_names, registry=self.registry)
+        self.build = prometheus.Gauge(
+            of.BUILD.full_name, of.BUILD.help, of.BUILD.label_names, registry=self.registry
+        )
         proof = of.PROOF_STATES
-        states = Gauge(proof.full_name, proof.help, proof.label_names, registry=self.registry)
+        states = prometheus.Gauge(proof.full_name, proof.help, proof.label_names, registry=self.registry)
         states.labels("kept").set_function(lambda: len(PACKINGS))
         states.labels("limit").set(PACKINGS.limit)
         for name in ("granted", "refused", "gave_up"):
@@ -87,22 +81,22 @@ class Meters:
         for count in self._counts[type(decision)]:
             count(decision)
 
-    def _metric(self, spec: MetricSpec) -> Counter | Histogram:
+    def _metric(self, spec: MetricSpec) -> prometheus.Counter | prometheus.Histogram:
         return self._histogram(spec) if spec.kind == "histogram" else self._counter(spec)
 
-    def _counter(self, spec: MetricSpec) -> Counter:
-        return Counter(spec.full_name, spec.help, spec.label_names, registry=self.registry)
+    def _counter(self, spec: MetricSpec) -> prometheus.Counter:
+        return prometheus.Counter(spec.full_name, spec.help, spec.label_names, registry=self.registry)
 
-    def _histogram(self, spec: MetricSpec) -> Histogram:
-        return Histogram(
+    def _histogram(self, spec: MetricSpec) -> prometheus.Histogram:
+        return prometheus.Histogram(
             spec.full_name, spec.help, spec.label_names, buckets=spec.buckets, registry=self.registry
         )
 
 
-def _counting(metric: Counter | Histogram, counted: Counted) -> _Count:
+def _counting(metric: prometheus.Counter | prometheus.Histogram, counted: Counted) -> _Count:
     """A function that counts one decision in a metric."""
     series = metric.labels(*counted.labels) if counted.labels else metric
-    if isinstance(series, Counter):
+    if isinstance(series, prometheus.Counter):
         return lambda _: series.inc()
     observed = attrgetter(counted.observed)
 

@@ -16,28 +16,11 @@ from typing import get_args
 from aiohttp import web
 from markupsafe import Markup
 
-from reconciler.operations.page import drawing
+from reconciler.operations.page import drawing, panels, pending
 from reconciler.operations.page.charts import Index
 from reconciler.operations.page.fleet import FleetPanel, HeatPanel, NodesPanel
 from reconciler.operations.page.map import A_PAGE, MapPanel
-from reconciler.operations.page.panels import (
-    FiltersPanel,
-    GangsPanel,
-    HeadPanel,
-    LastHourPanel,
-    MovesPanel,
-    NamespacesPanel,
-    PlacementPanel,
-)
 from reconciler.operations.page.parts import Area, Panel, Part, Renderer
-from reconciler.operations.page.pending import (
-    Busy,
-    Explainer,
-    PendingIndex,
-    PendingPanel,
-    explanation_values,
-    question_of,
-)
 from reconciler.operations.page.query import Query
 from reconciler.operations.page.sources import Sources
 from reconciler.operations.serving.port import Route
@@ -49,8 +32,8 @@ MOST_PARTS = A_PAGE + 16
 
 
 PANELS: tuple[type[Panel], ...] = (
-    HeadPanel, FiltersPanel, HeatPanel, FleetPanel, NamespacesPanel, LastHourPanel, PendingPanel,
-    GangsPanel, NodesPanel, MapPanel,
+    panels.HeadPanel, panels.FiltersPanel, HeatPanel, FleetPanel, panels.NamespacesPanel,
+    panels.LastHourPanel, pending.PendingPanel, panels.GangsPanel, NodesPanel, MapPanel,
 )  # fmt: skip
 """In front of those of plugins"""
 
@@ -63,14 +46,14 @@ class View:
         self._state: Hashable = None
         self._versions: dict[Query, dict[str, str]] = {}
         self.renderer = Renderer()
-        index = Index(sources.snapshot, PendingIndex(sources))
+        index = Index(sources.snapshot, pending.PendingIndex(sources))
         with_these = sources, self.renderer, index
         of_plugins = [panel for view in sources.plugins for panel in view.panels(*with_these)]
         self.panels: tuple[Panel, ...] = (
             *(kind(*with_these) for kind in PANELS),
             *of_plugins,
-            PlacementPanel(*with_these),
-            MovesPanel(*with_these),
+            panels.PlacementPanel(*with_these),
+            panels.MovesPanel(*with_these),
         )
         """In the order of the page"""
 
@@ -211,7 +194,7 @@ def page_routes(sources: Sources, stop: asyncio.Event) -> list[Route]:
     """
     view = View(sources)
     stream = Stream(view, sources, stop)
-    explainer = Explainer(sources)
+    explainer = pending.Explainer(sources)
 
     async def whole(request: web.BaseRequest) -> web.StreamResponse:
         query = Query.read(request.query)
@@ -239,16 +222,19 @@ def page_routes(sources: Sources, stop: asyncio.Event) -> list[Route]:
 
     async def why(request: web.BaseRequest) -> web.StreamResponse:
         named = [request.query.get(name, "") for name in ("kind", "namespace", "name")]
-        asked = question_of(*named)
+        asked = pending.question_of(*named)
         if asked is None:
             return web.Response(status=400, text="expected ?kind=claim&namespace=...&name=...\n")
         try:
             explanation = explainer.answer(asked)
-        except Busy as busy:
+        except pending.Busy as busy:
             retry = {"Retry-After": str(max(1, round(busy.seconds + 0.5)))}
             return web.Response(status=429, text=f"too many explanations: {busy}\n", headers=retry)
         return _html(
-            view, "explanation.html", at=clock_time(sources.now()), **explanation_values(asked, explanation)
+            view,
+            "explanation.html",
+            at=clock_time(sources.now()),
+            **pending.explanation_values(asked, explanation),
         )
 
     return [
