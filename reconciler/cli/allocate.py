@@ -199,11 +199,10 @@ def _aligned(report: Report) -> Iterator[str]:
 
 def _gangs(report: Report) -> Iterator[str]:
     """Yield the nodes of each gang that was placed."""
-    for found in report.gangs:
-        domain = "".join(f", all in {key}={value}" for key, value in found.domain)
-        nodes = ", ".join(f"{pod.name} on {node}" for pod, node in found.places)
-        pods = counted(len(found.places), "pod")
-        yield f"gang {found.gang}: {pods} placed{domain}: {nodes}"
+    for gang, found in report.gangs:
+        domain = "".join(f", all in {tier.key}={value}" for tier, value in found.domain)
+        nodes = ", ".join(f"{seat.pod.name} on {seat.node}" for seat in found.seats)
+        yield f"gang {gang}: {counted(len(found.seats), 'pod')} placed{domain}: {nodes}"
 
 
 def refusals(report: Report) -> Iterator[str]:

@@ -38,22 +38,19 @@ class Line(Struct, frozen=True):
     @property
     def claims(self) -> tuple[str, ...]:
         """The claims of the line, as NAMESPACE/NAME."""
-        named = self.fields.get("claims")
-        found = [str(name) for name in named] if isinstance(named, list) else []
-        if isinstance(claim := self.fields.get("claim"), str):
-            found.append(claim)
-        kind, _, name = str(self.fields.get("unit", "")).partition(" ")
-        return (*found, name) if kind == "claim" else tuple(found)
+        return self._named("claim")
 
     @property
     def pods(self) -> tuple[str, ...]:
         """The pods of the line, as NAMESPACE/NAME."""
-        named = self.fields.get("pods")
-        found = [str(name) for name in named] if isinstance(named, list) else []
-        if isinstance(pod := self.fields.get("pod"), str):
-            found.append(pod)
-        kind, _, name = str(self.fields.get("unit", "")).partition(" ")
-        return (*found, name) if kind == "pod" else tuple(found)
+        return self._named("pod")
+
+    def _named(self, kind: str) -> tuple[str, ...]:
+        several, one = self.fields.get(f"{kind}s"), self.fields.get(kind)
+        found = [str(name) for name in several] if isinstance(several, list) else []
+        found += [one] if isinstance(one, str) else []
+        of, _, name = str(self.fields.get("unit", "")).partition(" ")
+        return (*found, name) if of == kind else tuple(found)
 
     @property
     def decision(self) -> str:

@@ -148,14 +148,8 @@ class Dispatcher:
 
     def wake(self, hosted: Hosted) -> None:
         """Wake the units that other pods kept from nodes."""
-        if hosted is HERE:
-            return
-        if hosted.roomier:
-            self.queue.wake(self.waiting.crowded())
-        if hosted.counted:
-            self.queue.wake(self.waiting.awaiting_pods())
-        if hosted.settled:
-            self.queue.wake(self.waiting.awaiting_binding())
+        if hosted is not HERE:
+            self.queue.wake(self.waiting.woken_by_pods(hosted))
 
     def _wake_for_room(self, delta: Delta, roomier: bool) -> None:
         """Wake the units that room was kept from."""

@@ -38,7 +38,8 @@ from reconciler.state.store import Store
 from reconciler.state.trial import load
 
 if TYPE_CHECKING:
-    from reconciler.control.gangs.search import GangReport, OfflineGangs
+    from reconciler.allocation.gangs.kinds import GangGranted
+    from reconciler.control.gangs.search import OfflineGangs
 
 
 class Answer(Struct, frozen=True):
@@ -86,7 +87,7 @@ class Report(Struct, frozen=True):
     """Every claim as the input has it, and those created from templates"""
     devices: PodReport | None = None
     """What pods got of the devices of plugins; None if the input has none"""
-    gangs: "tuple[GangReport, ...]" = ()
+    gangs: "tuple[tuple[GangKey, GangGranted], ...]" = ()
     """Gangs that were placed"""
 
     @property
@@ -206,7 +207,7 @@ class _Run:
         """Pods, and claims without a pod"""
         self._gangs = self._gangs_of(bundle, nodes)
         self._gangs_decided: set[GangKey] = set()
-        self._gangs_placed: list[GangReport] = []
+        self._gangs_placed: list[tuple[GangKey, GangGranted]] = []
 
     def _gangs_of(self, bundle: Bundle, nodes: Nodes) -> "OfflineGangs | None":
         """The gangs of the pods; None if there is none."""
@@ -296,14 +297,13 @@ class _Run:
         """Decide all gated pods of a gang together, in the place of its first one."""
         members = gangs.members(gang)
         pods = [pod for pod in self._claims.pods if pod.gated and is_live(pod) and pod.key in members]
-        found = gangs.place(gang)
-        if found is None:
+        granted = gangs.place(gang)
+        if granted is None:
             return
-        if isinstance(found, Blocked):
+        if isinstance(granted, Blocked):
             for pod in pods:
-                self._refuse(pod, found)
+                self._refuse(pod, granted)
             return
-        granted, report = found
         for seat in granted.seats:
             keys = tuple(plan.claim for plan in seat.plans)
             for plan in seat.plans:
@@ -316,7 +316,7 @@ class _Run:
         for pod in pods:
             if pod.key in granted.left_out:
                 self._refuse(pod, why)
-        self._gangs_placed.append(report)
+        self._gangs_placed.append((gang, granted))
 
     def _refuse(self, pod: Pod, why: Blocked) -> None:
         waiting = tuple(key for key in claims_of(pod) if self._waits(key))

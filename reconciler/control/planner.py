@@ -1,6 +1,6 @@
 """Determines from the present state what a unit needs next. Decides nothing about devices."""
 
-from collections.abc import Callable, Container, Sequence, Set
+from collections.abc import Callable, Container, Sequence
 from dataclasses import replace
 
 from msgspec import Struct, structs
@@ -315,10 +315,6 @@ class Planner:
         """The allocated claims of a pod."""
         found = (self._store.claims.get(key) for key in claims_of(pod))
         return [claim for claim in found if claim is not None and claim.allocation is not None]
-
-    def users(self, claim: ObjectKey) -> Set[ObjectKey]:
-        """The live pods that name a claim."""
-        return self._roster.users(claim)
 
     def room_for_copies(self, pod: Pod) -> Amounts | None:
         """How many more copies of a pod each node takes; see `Placement.copies`."""

@@ -10,6 +10,7 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.units import Unit
 from reconciler.state.delta import Delta
+from reconciler.state.nodes.table import Hosted
 
 
 class Pending:
@@ -163,19 +164,20 @@ class Waiting:
         self._changes.update(map(_class, delta.classes), freed=bool(delta.freed))
         return [unit for unit, wants in self._wants.items() if _concerns(delta, wants)]
 
-    def crowded(self) -> Iterable[Unit]:
-        """The units to reconcile again when a node has more room. They keep waiting."""
-        self.changed("crowded")
-        return [unit for unit, wants in self._wants.items() if wants.crowded]
-
-    def awaiting_pods(self) -> Iterable[Unit]:
-        """The units to reconcile again when pods arrive that affinity or spread counts. They keep waiting."""
-        self.changed("pods")
-        return [unit for unit, wants in self._wants.items() if wants.awaits_pods]
-
-    def awaiting_binding(self) -> Iterable[Unit]:
-        """The units to reconcile again when a pod is bound to its decided node, or gone."""
-        return [unit for unit, wants in self._wants.items() if wants.awaits_binding]
+    def woken_by_pods(self, hosted: Hosted) -> Iterable[Unit]:
+        """The units to reconcile again: those that wait for room on a node, for pods that affinity or spread
+        counts, or until kube-scheduler binds a pod to its decided node. They keep waiting.
+        """
+        for sort, happened in (("crowded", hosted.roomier), ("pods", hosted.counted)):
+            if happened:
+                self.changed(sort)
+        return [
+            unit
+            for unit, wants in self._wants.items()
+            if (hosted.roomier and wants.crowded)
+            or (hosted.counted and wants.awaits_pods)
+            or (hosted.settled and wants.awaits_binding)
+        ]
 
     def changed(self, sort: str) -> None:
         """Count a change that wakes units."""

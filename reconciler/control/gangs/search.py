@@ -16,7 +16,7 @@ from reconciler.allocation.gangs.kinds import GangGranted, GangQuestion, GangUns
 from reconciler.allocation.gangs.places import gang_still_fits
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GangKey, gang_of
-from reconciler.api.objects.meta import ApiObject, ObjectKey
+from reconciler.api.objects.meta import ApiObject
 from reconciler.control.background_search import Lane
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve
 from reconciler.control.handler import Blocked
@@ -186,17 +186,6 @@ def _is_same_pod(now: Pod, then: Pod) -> bool:
     return now is then or (now.spec == then.spec and now.metadata.labels == then.metadata.labels)
 
 
-class GangReport(Struct, frozen=True):
-    """What came of a gang."""
-
-    gang: GangKey
-    places: tuple[tuple[ObjectKey, str], ...]
-    """Pods and their nodes"""
-    left_out: tuple[ObjectKey, ...]
-    domain: tuple[tuple[str, str], ...]
-    """Topology key -> value that all places share"""
-
-
 class OfflineGangs:
     """The gangs among the pods of manifests. Members are its gated pods."""
 
@@ -228,7 +217,7 @@ class OfflineGangs:
         named = gang_of(pod) if self._planner.serves(Unit(Kind.POD, pod.key)) else None
         return self._root(named) if named is not None else None
 
-    def place(self, gang: GangKey) -> tuple[GangGranted, GangReport] | Blocked | None:
+    def place(self, gang: GangKey) -> GangGranted | Blocked | None:
         """Places for the gated members of a gang, or why there are none. None: nothing is needed."""
         match self._planner.next(gang):
             case Blocked() as blocked:
@@ -236,21 +225,12 @@ class OfflineGangs:
             case GiveBack(why=why):
                 return Blocked((), "NoSuitableNode", why)
             case Solve() as solve:
-                answer = self._answer(solve)
+                with Trial(self._store, self._nodes, supposed=True) as trial:
+                    answer = decide_gang(solve.question, trial, steps=self._steps, budget=UNLIMITED)
                 if isinstance(answer, GangUnsatisfied):
                     return Blocked((), answer.reason, answer.message)
-                return answer, _report(gang, answer)
+                return answer
         return None
-
-    def _answer(self, solve: Solve) -> GangGranted | GangUnsatisfied:
-        with Trial(self._store, self._nodes, supposed=True) as trial:
-            return decide_gang(solve.question, trial, steps=self._steps, budget=UNLIMITED)
-
-
-def _report(gang: GangKey, granted: GangGranted) -> GangReport:
-    places = {seat.pod: seat.node for seat in granted.seats}
-    domain = tuple((tier.key, value) for tier, value in granted.domain)
-    return GangReport(gang, tuple(places.items()), granted.left_out, domain)
 
 
 class _Groups:
