@@ -7,7 +7,6 @@ from random import random
 from typing import NamedTuple
 
 import structlog
-from msgspec import Struct
 
 from reconciler.aio.tasks import forever
 from reconciler.app.control import Control
@@ -82,15 +81,6 @@ class Evicting(NamedTuple):
     """The standing advice which pods to move"""
 
 
-class _Shared(Struct, frozen=True):
-    """What all plans have in common."""
-
-    settings: Settings
-    core: Control
-    ours: Ownership
-    means: Means
-
-
 def evicting(
     base: Foundation,
     core: Control,
@@ -129,58 +119,35 @@ def evicting(
         report=report,
         written=None if keeper is None else keeper.written,
     )
-    shared = _Shared(settings, core, ours, means)
     needed = settings.preemption != "off" or settings.rebalance == "evict"
     jobs.append(Job(f"watch {BUDGET.plural}", partial(_watch, client, budgets, needed=needed)))
+    moves: Callable[[], Sequence[MovesAdvice]] = tuple
+    fixed = settings.fixed
+    times = fixed.nomination_seconds, fixed.eviction_cooldown_seconds
     if settings.preemption != "off":
         budgets.asked.set()
-        preemptor = _preemptor(shared, pending, evictions)
+        candidates = Candidates(
+            core.intake, pending, core.planner, core.gang_planner, settings.preempting_classes
+        )
+        terms = Terms(settings.preemption == "evict", *times)
+        preemptor = Preemptor(means, candidates, evictions, RoomPlanner(ours).plan, terms)
         jobs.append(Job("make room", preemptor.run))
         signals.append(room_signals(preemptor.standing))
     if settings.rebalance != "off":
-        rebalancer = _rebalancer(shared)
+        acts = settings.rebalance == "evict"
+        planner = MovePlanner(
+            ours,
+            goals(settings),
+            Allowed(settings.rebalance_namespaces, fixed.rebalance_max_priority) if acts else None,
+            most_moves=fixed.rebalance_most_moves,
+            moves_per_gain=fixed.rebalance_moves_per_gain,
+        )
+        moves_terms = MovesTerms(acts, *times, calm_seconds=fixed.rebalance_calm_seconds)
+        rebalancer = Rebalancer(means, planner.plan, planner.problem, moves_terms)
         jobs.append(Job("rebalance", rebalancer.run))
         signals.append(moves_signals(rebalancer.standing))
-        return Evicting(jobs, signals, lambda: rebalancer.standing.lines)
-    return Evicting(jobs, signals)
-
-
-def _preemptor(shared: _Shared, pending: Pending, evictions: Evictions) -> Preemptor:
-    core, settings = shared.core, shared.settings
-    return Preemptor(
-        shared.means,
-        Candidates(core.intake, pending, core.planner, core.gang_planner, settings.preempting_classes),
-        evictions,
-        RoomPlanner(shared.ours).plan,
-        Terms(
-            settings.preemption == "evict",
-            settings.fixed.nomination_seconds,
-            settings.fixed.eviction_cooldown_seconds,
-        ),
-    )
-
-
-def _rebalancer(shared: _Shared) -> Rebalancer:
-    settings, acts = shared.settings, shared.settings.rebalance == "evict"
-    allowed = Allowed(settings.rebalance_namespaces, settings.fixed.rebalance_max_priority)
-    planner = MovePlanner(
-        shared.ours,
-        goals(settings),
-        allowed if acts else None,
-        most_moves=settings.fixed.rebalance_most_moves,
-        moves_per_gain=settings.fixed.rebalance_moves_per_gain,
-    )
-    return Rebalancer(
-        shared.means,
-        planner.plan,
-        planner.problem,
-        MovesTerms(
-            acts,
-            settings.fixed.nomination_seconds,
-            settings.fixed.eviction_cooldown_seconds,
-            calm_seconds=settings.fixed.rebalance_calm_seconds,
-        ),
-    )
+        moves = partial(getattr, rebalancer.standing, "lines")
+    return Evicting(jobs, signals, moves)
 
 
 async def _watch(client: Client, budgets: KnownBudgets, *, needed: bool) -> None:

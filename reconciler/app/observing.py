@@ -16,7 +16,7 @@ from reconciler.control.intake import Intake
 from reconciler.control.relocation.moves import MovesAdvice
 from reconciler.control.waiting import Pending
 from reconciler.operations.events_recorder import EventInbox, EventRecorder, LastingRefusals
-from reconciler.operations.events_writer import Events
+from reconciler.operations.events_writer import Events, Notice
 from reconciler.operations.findings import DoctorSchedule, UnmanagedClaims
 from reconciler.operations.metrics.devices import Capacity
 from reconciler.operations.page.panels import Recent
@@ -105,7 +105,8 @@ def observe(
         signals.append(lease_signals(leadership, clock))
     if base.port is not None:  # else nobody asks, and a simulated day would be full of beats
         jobs.append(Job("heartbeat", base.telemetry.heart.run))
-    events = _events(base, core)
+    sink, host = EventWriter(core.connection.client), socket.gethostname()
+    events = Events(sink, instance=host, clock=clock, now=now)
     jobs += [
         *_recorder(base, found, core, leadership, inboxes, events),
         *_unmanaged(base, found, core, events),
@@ -120,11 +121,6 @@ def observe(
             _page(base, core, leadership, inboxes, capacity, signals, placing, leaving.moves)
         )
     return jobs
-
-
-def _events(base: Foundation, core: Control) -> Events:
-    sink, host = EventWriter(core.connection.client), socket.gethostname()
-    return Events(sink, instance=host, clock=base.clock, now=now)
 
 
 def _recorder(
@@ -151,8 +147,7 @@ def _unmanaged(base: Foundation, found: Found, core: Control, events: Events) ->
     settings = base.settings
     if not settings.embedded or settings.mode == "shadow" or "ResourceClaim" not in found.served:
         return []
-    record = events.record if writes_events(settings) else _discard
-    version = found.served["ResourceClaim"].api_version
+    record, version = _record(settings, events), found.served["ResourceClaim"].api_version
     checks = UnmanagedClaims(core.intake, ownership(settings), record=record, version=version)
     return [Job("unmanaged claims", checks.run)]
 
@@ -162,9 +157,13 @@ def _doctor(base: Foundation, found: Found, intake: Intake, events: Events) -> D
     settings = base.settings
     if base.port is None or not settings.doctor_seconds or "ResourceSlice" not in found.served:
         return None
-    record = events.record if writes_events(settings) else _discard
-    version = found.served["ResourceSlice"].api_version
+    record, version = _record(settings, events), found.served["ResourceSlice"].api_version
     return DoctorSchedule(settings, intake.store, record=record, version=version)
+
+
+def _record(settings: Settings, events: Events) -> Callable[[Iterable[Notice]], None]:
+    """What takes Events: nothing where none are written."""
+    return events.record if writes_events(settings) else lambda _: None
 
 
 def _page(
@@ -205,12 +204,7 @@ def _page(
 def _questions(settings: Settings, intake: Intake, placing: Placing) -> Iterator[Route]:
     """The endpoints for questions, off by default."""
     if settings.status_what_if:
-        endpoint = WhatifEndpoint(
-            intake.store, intake.nodes, intake.groups, ready=intake.listed.is_set, policies=placing.in_use
-        )
-        yield from whatif_routes(endpoint.ask)
-        yield from FitEndpoint(intake.store, intake.nodes, ready=intake.listed.is_set).routes()
-
-
-def _discard(_: object) -> None:
-    """For Events that are not written."""
+        store, nodes, ready = intake.store, intake.nodes, intake.listed.is_set
+        whatif = WhatifEndpoint(store, nodes, intake.groups, ready=ready, policies=placing.in_use)
+        yield from whatif_routes(whatif.ask)
+        yield from FitEndpoint(store, nodes, ready=ready).routes()
