@@ -19,27 +19,22 @@ from reconciler.control.decisions.declaration import (
 
 ALLOCATION = MetricSpec(
     "allocation_duration_seconds",
-    "histogram",
     "Time from the start of a decision until its allocation is stored.",
     buckets=COARSE,
 )
 
 PENDING_TIME = MetricSpec(
     "claim_pending_duration_seconds",
-    "histogram",
     "Time from the creation of a claim, in whole seconds, until its allocation is stored.",
     buckets=WAITS,
 )
 
-FREED = MetricSpec("claims_freed_total", "counter", "Claims whose devices were freed.")
+FREED = MetricSpec("claims_freed_total", "Claims whose devices were freed.")
 
-UNGATED = MetricSpec(
-    "pods_ungated_total", "counter", "Pods whose claims are all allocated, handed to the scheduler."
-)
+UNGATED = MetricSpec("pods_ungated_total", "Pods whose claims are all allocated, handed to the scheduler.")
 
 RECLAIMED = MetricSpec(
     "allocations_reclaimed_total",
-    "counter",
     "Allocations of ours that kube-scheduler removed, to schedule the pod again.",
 )
 
@@ -212,7 +207,6 @@ class Compared(Decision):
 
 FINDINGS = MetricSpec(
     "audit_findings_total",
-    "counter",
     "Findings of the audit of allocated devices, each counted once.",
     (("finding", "what was found"),),
 )

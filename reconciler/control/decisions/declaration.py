@@ -29,7 +29,6 @@ class MetricSpec:
     """One metric. `name` is without prefix and, for counters, with `_total`."""
 
     name: str
-    kind: Literal["counter", "gauge", "histogram"]
     help: str
     labels: tuple[tuple[str, str], ...] = ()
     """Labels and their possible values"""
@@ -37,6 +36,11 @@ class MetricSpec:
     by_leader: bool = False
     """Whether only the leader has series. All replicas of a shard know the same cluster, and shards know
     disjoint parts of it, so a plain sum over all processes is right."""
+
+    @property
+    def kind(self) -> Literal["counter", "gauge", "histogram"]:
+        """As its name and its buckets say."""
+        return "histogram" if self.buckets else "counter" if self.name.endswith("_total") else "gauge"
 
     @property
     def full_name(self) -> str:

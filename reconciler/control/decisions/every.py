@@ -9,11 +9,9 @@ from reconciler.control.decisions import (
 )
 from reconciler.control.decisions.declaration import Counted, Decision, Level, Line, Logged, MetricSpec
 
-GANGS = MetricSpec("gangs_placed_total", "counter", "Gangs that were placed.")
+GANGS = MetricSpec("gangs_placed_total", "Gangs that were placed.")
 
-GANGS_GIVEN_BACK = MetricSpec(
-    "gangs_given_back_total", "counter", "Partly written gangs that gave everything back."
-)
+GANGS_GIVEN_BACK = MetricSpec("gangs_given_back_total", "Partly written gangs that gave everything back.")
 
 
 class GangPlaced(Decision):
@@ -51,15 +49,12 @@ class GangGivenBack(Decision):
     why: Annotated[str, Logged("the cause")]
 
 
-ROOM_PLANS = MetricSpec("room_plans_total", "counter", "New plans to evict pods, carried out or not.")
+ROOM_PLANS = MetricSpec("room_plans_total", "New plans to evict pods, carried out or not.")
 
-ROOM_PLANS_ABORTED = MetricSpec(
-    "room_plans_aborted_total", "counter", "Plans to evict pods that were aborted."
-)
+ROOM_PLANS_ABORTED = MetricSpec("room_plans_aborted_total", "Plans to evict pods that were aborted.")
 
 EVICTIONS = MetricSpec(
     "evictions_total",
-    "counter",
     "Pods that were evicted.",
     (("purpose", "`preemption`: so that a pending pod or gang fits; `rebalancing`: to move the pod"),),
 )
@@ -100,14 +95,12 @@ class Evicted(Decision):
     nominee: fields.Nominee
 
 
-MOVE_PLANS = MetricSpec("move_plans_total", "counter", "New plans to move pods, carried out or not.")
+MOVE_PLANS = MetricSpec("move_plans_total", "New plans to move pods, carried out or not.")
 
-MOVE_PLANS_ABORTED = MetricSpec(
-    "move_plans_aborted_total", "counter", "Plans to move pods that were aborted."
-)
+MOVE_PLANS_ABORTED = MetricSpec("move_plans_aborted_total", "Plans to move pods that were aborted.")
 
 PODS_MOVED = MetricSpec(
-    "pods_moved_total", "counter", "Pods that were evicted and run again at the place that was held for them."
+    "pods_moved_total", "Pods that were evicted and run again at the place that was held for them."
 )
 
 
@@ -170,15 +163,10 @@ class PodMoved(Decision):
     devices: fields.Devices
 
 
-NOMINATIONS = MetricSpec(
-    "nominations_total", "counter", "Nominations: room that was held for a claim, a pod or a gang."
-)
+NOMINATIONS = MetricSpec("nominations_total", "Nominations: room that was held for a claim, a pod or a gang.")
 
 NOMINATIONS_ENDED = MetricSpec(
-    "nominations_ended_total",
-    "counter",
-    "Nominations that ended.",
-    (("result", "`used`, `expired` or `dropped`"),),
+    "nominations_ended_total", "Nominations that ended.", (("result", "`used`, `expired` or `dropped`"),)
 )
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -22,7 +22,7 @@ from reconciler.analysis.capacity.use import (
 from reconciler.operations.metrics.catalogue import OTHER
 from reconciler.operations.metrics.devices import STATES, Holdings, state_masks
 from reconciler.operations.page.charts import Charts
-from reconciler.operations.page.parts import Area, Panel, Part
+from reconciler.operations.page.parts import Panel, Part
 from reconciler.operations.page.query import NO_GROUP, Query, named_by, rows_of_cell, select_charts, shown
 from reconciler.operations.page.sources import Sources
 from reconciler.state.devices.readiness import offered, readiness
@@ -97,12 +97,8 @@ class Cell(Struct, frozen=True):
     is_open: bool
 
 
-class HeatPanel(Panel):
+class HeatPanel(Panel, part="heat", area="top", title="Heat map"):
     """Filters do not change it, but it keeps them."""
-
-    id: ClassVar[str] = "heat"
-    area: ClassVar[Area] = "top"
-    title: ClassVar[str] = "Heat map"
 
     async def parts(self, query: Query) -> list[Part]:
         if not self.sources.ready():
@@ -183,12 +179,8 @@ def _natural(name: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"([0-9]{1,18})", name)]
 
 
-class FleetPanel(Panel):
+class FleetPanel(Panel, part="fleet", area="who", title="Fleet"):
     """Filters do not change it."""
-
-    id: ClassVar[str] = "fleet"
-    area: ClassVar[Area] = "who"
-    title: ClassVar[str] = "Fleet"
 
     async def parts(self, query: Query) -> list[Part]:
         values: dict[str, object] = {"ready": self.sources.ready(), "filtered": query.filtered}
@@ -236,12 +228,8 @@ def bar(counts: Sequence[int], states: Sequence[str] = STATES) -> tuple[tuple[st
     return tuple(made)
 
 
-class NodesPanel(Panel):
+class NodesPanel(Panel, part="nodes", area="lists", title="Nodes"):
     """A table of nodes, those with trouble first, then the busiest."""
-
-    id: ClassVar[str] = "nodes"
-    area: ClassVar[Area] = "lists"
-    title: ClassVar[str] = "Nodes"
 
     async def parts(self, query: Query) -> list[Part]:
         values: dict[str, object] = {"ready": self.sources.ready(), "nodes": None}

@@ -8,14 +8,14 @@ import asyncio
 import re
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Sequence
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from markupsafe import Markup
 from msgspec import Struct
 
 from reconciler.operations.page.charts import Chart, Index, Scene, scene
 from reconciler.operations.page.drawing import Drawing, draw
-from reconciler.operations.page.parts import Area, Panel, Part, Renderer, version_of
+from reconciler.operations.page.parts import Panel, Part, Renderer, version_of
 from reconciler.operations.page.query import Query, anchor, select_charts, shown
 from reconciler.operations.page.sources import Sources
 
@@ -50,13 +50,8 @@ class _Drawn(NamedTuple):
     """Whether it is a chart of devices without counters"""
 
 
-class MapPanel(Panel):
+class MapPanel(Panel, part="map", area="map", title="Map", nested=True):
     """Charts that look as before are not drawn again."""
-
-    id: ClassVar[str] = "map"
-    area: ClassVar[Area] = "map"
-    title: ClassVar[str] = "Map"
-    nested: ClassVar[bool] = True
 
     def __init__(self, sources: Sources, renderer: Renderer, index: Index) -> None:
         super().__init__(sources, renderer, index)

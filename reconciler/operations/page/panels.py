@@ -6,7 +6,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import chain, islice
-from typing import ClassVar
 
 from msgspec import Struct
 
@@ -18,7 +17,7 @@ from reconciler.control.decisions.every import Evicted, MoveEvicted
 from reconciler.errors import counted
 from reconciler.operations.page.charts import Index
 from reconciler.operations.page.fleet import node_names
-from reconciler.operations.page.parts import Area, Panel, Part, Renderer
+from reconciler.operations.page.parts import Panel, Part, Renderer
 from reconciler.operations.page.query import (
     MAX_COMPARED,
     Query,
@@ -32,11 +31,8 @@ from reconciler.operations.page.query import (
 from reconciler.operations.page.sources import GangEntry, Sources
 
 
-class HeadPanel(Panel):
+class HeadPanel(Panel, part="head", area="head"):
     """A card for each fact; those that an operator should look at come first."""
-
-    id: ClassVar[str] = "head"
-    area: ClassVar[Area] = "head"
 
     async def parts(self, _query: Query, /) -> list[Part]:
         facts = sorted(self.sources.facts(), key=lambda fact: not fact.alert)
@@ -47,11 +43,8 @@ MOST_NAMED = 6
 """Names in a message"""
 
 
-class FiltersPanel(Panel):
+class FiltersPanel(Panel, part="filters", area="notes"):
     """One message for each filter that matches no name."""
-
-    id: ClassVar[str] = "filters"
-    area: ClassVar[Area] = "notes"
 
     async def parts(self, query: Query) -> list[Part]:
         messages = list(self._messages(query)) if self.sources.ready() else []
@@ -121,12 +114,8 @@ MOST_GANGS = 50
 """Gangs that are listed"""
 
 
-class GangsPanel(Panel):
+class GangsPanel(Panel, part="gangs", area="lists", title="Gangs"):
     """A line for each gang: size, pods, domain, and why it is pending."""
-
-    id: ClassVar[str] = "gangs"
-    area: ClassVar[Area] = "lists"
-    title: ClassVar[str] = "Gangs"
 
     async def parts(self, query: Query) -> list[Part]:  # noqa: ARG002
         if not self.sources.ready():
@@ -158,12 +147,8 @@ def _row(entry: GangEntry) -> dict[str, str]:
     }
 
 
-class PlacementPanel(Panel):
+class PlacementPanel(Panel, part="placement", area="lists", title="Placement"):
     """Filters do not change it. Absent if first fit decides all claims."""
-
-    id: ClassVar[str] = "placement"
-    area: ClassVar[Area] = "lists"
-    title: ClassVar[str] = "Placement"
 
     async def parts(self, _query: Query, /) -> list[Part]:
         placement = self.sources.placement() if self.sources.ready() else None
@@ -176,12 +161,8 @@ MOST_MOVES = 100
 """Moves of a goal that are shown"""
 
 
-class MovesPanel(Panel):
+class MovesPanel(Panel, part="moves", area="lists", title="Moves"):
     """A table for each goal. Filters do not change it. Absent while nothing should move."""
-
-    id: ClassVar[str] = "moves"
-    area: ClassVar[Area] = "lists"
-    title: ClassVar[str] = "Moves"
 
     async def parts(self, _query: Query, /) -> list[Part]:
         advised = [one for one in self.sources.moves() if one.moves] if self.sources.ready() else []
@@ -263,12 +244,8 @@ class Recent:
         return self.changes, self._now().replace(second=0, microsecond=0)
 
 
-class LastHourPanel(Panel):
+class LastHourPanel(Panel, part="hour", area="who", title="Last hour"):
     """Filters do not change it."""
-
-    id: ClassVar[str] = "hour"
-    area: ClassVar[Area] = "who"
-    title: ClassVar[str] = "Last hour"
 
     async def parts(self, _query: Query, /) -> list[Part]:
         recent, now = self.sources.recent, self.sources.now()
@@ -306,12 +283,8 @@ MOST_NAMESPACES = 12
 """Namespaces that are listed"""
 
 
-class NamespacesPanel(Panel):
+class NamespacesPanel(Panel, part="namespaces", area="who", title="Namespaces"):
     """A table of namespaces: those that hold most, and those that wait. Filters do not change it."""
-
-    id: ClassVar[str] = "namespaces"
-    area: ClassVar[Area] = "who"
-    title: ClassVar[str] = "Namespaces"
 
     def __init__(self, sources: Sources, renderer: Renderer, index: Index) -> None:
         super().__init__(sources, renderer, index)

@@ -108,10 +108,14 @@ class Panel(ABC):
 
     id: ClassVar[str]
     area: ClassVar[Area]
-    title: ClassVar[str] = ""
-    """The text of the link to the panel; empty for none"""
-    nested: ClassVar[bool] = False
-    """Whether there are parts inside, which are updated by themselves"""
+    title: ClassVar[str]
+    nested: ClassVar[bool]
+
+    def __init_subclass__(cls, *, part: str, area: Area, title: str = "", nested: bool = False) -> None:
+        """`part` is the id of the part, `title` the text of the link to the panel, empty for none; `nested`
+        says whether there are parts inside, which are updated by themselves.
+        """
+        cls.id, cls.area, cls.title, cls.nested = part, area, title, nested
 
     def __init__(self, sources: Sources, renderer: Renderer, index: Index) -> None:
         self.sources, self.renderer, self.index = sources, renderer, index

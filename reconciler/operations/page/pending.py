@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 from msgspec import Struct, field
@@ -12,7 +12,7 @@ from reconciler.allocation.explanation import Explanation, Request
 from reconciler.allocation.reason_table import remedy
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.operations.page.fleet import BAR
-from reconciler.operations.page.parts import Area, Panel, Part
+from reconciler.operations.page.parts import Panel, Part
 from reconciler.operations.page.query import MAX_COMPARED, Query, matches, shown
 from reconciler.operations.page.sources import PendingUnit, Question, Sources
 
@@ -213,12 +213,8 @@ MOST_OPEN = 4
 """Reasons whose claims are visible at once; the others are one line each until they are opened"""
 
 
-class PendingPanel(Panel):
+class PendingPanel(Panel, part="waiting", area="lists", title="Pending"):
     """A group for each reason with its oldest claims; with a filter by reason, all of its claims."""
-
-    id: ClassVar[str] = "waiting"
-    area: ClassVar[Area] = "lists"
-    title: ClassVar[str] = "Pending"
 
     async def parts(self, query: Query) -> list[Part]:
         groups, now = await self.index.pending.groups(), self.sources.now()

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import ClassVar
 
 from msgspec import Struct
 
@@ -12,7 +11,7 @@ from reconciler.operations.page import drawing as draw
 from reconciler.operations.page.charts import Index
 from reconciler.operations.page.drawing import Drawing, Holder, Label, Span
 from reconciler.operations.page.fleet import bar
-from reconciler.operations.page.parts import Area, Panel, Part, Renderer, word
+from reconciler.operations.page.parts import Panel, Part, Renderer, word
 from reconciler.operations.page.query import MAX_CLAIMS, MAX_COMPARED, Query, matches, named_by, shown
 from reconciler.operations.page.sources import PluginView, Sources
 from reconciler.plugins.koordinator import figures
@@ -320,12 +319,8 @@ def _listed(names: Sequence[str], most: int) -> str:
     return ", ".join(map(shown, names[:most])) + more
 
 
-class MachinesPanel(Panel):
+class MachinesPanel(Panel, part="machines", area="map", title="Machines"):
     """Devices by type, then a drawing of each machine."""
-
-    id: ClassVar[str] = "machines"
-    area: ClassVar[Area] = "map"
-    title: ClassVar[str] = "Machines"
 
     def __init__(self, fleet: Fleet, sources: Sources, renderer: Renderer, index: Index) -> None:
         super().__init__(sources, renderer, index)

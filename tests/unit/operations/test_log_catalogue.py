@@ -94,8 +94,8 @@ def test_every_event_is_emitted_and_every_field_used():
     assert used | set(COMMON) == set(FIELDS)
 
 
-STRANGE = MetricSpec("strange_total", "counter", "Help.", (("what", "what it was"),))
-LASTED = MetricSpec("lasted_seconds", "histogram", "Help.", buckets=(1.0,))
+STRANGE = MetricSpec("strange_total", "Help.", (("what", "what it was"),))
+LASTED = MetricSpec("lasted_seconds", "Help.", buckets=(1.0,))
 
 
 class Strange(Decision):
