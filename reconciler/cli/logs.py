@@ -354,10 +354,8 @@ def _print_summary(summary: Summary, console: Console) -> None:
         print_line(console, "time from start of decision until stored: " + ", ".join(parts))
     repeated = ", ".join(f"{count} {cause}" for cause, count in summary.causes.most_common())
     print_line(console, f"reconciles retried: {repeated or 'none'}")
-    waiting: dict[str, int] = {}
-    for reason in summary.waiting.values():
-        waiting[reason] = waiting.get(reason, 0) + 1
-    rows = [(reason, str(n), str(waiting.get(reason, 0))) for reason, n in summary.reasons.most_common()]
+    waiting = Counter(summary.waiting.values())
+    rows = [(reason, str(n), str(waiting[reason])) for reason, n in summary.reasons.most_common()]
     _table(console, ("REASON", "REFUSALS", "STILL PENDING"), rows)
     slow = [(f"{line.milliseconds:g} ms", *_cells(line)) for line in summary.slowest]
     _table(console, ("SLOWEST", "TIME", "EVENT", "DETAILS", "DECISION"), slow)

@@ -107,10 +107,10 @@ def _text_response(status: int, text: str, headers: dict[str, str] | None = None
 class Endpoint:
     """Answers one question at a time, in a thread, from a copy of the state."""
 
-    def __init__(self, name: str, store: Store, nodes: Nodes, *, ready: Callable[[], bool]) -> None:
+    def __init__(self, store: Store, nodes: Nodes, *, ready: Callable[[], bool]) -> None:
         """`ready` tells whether all objects were listed."""
         self._store, self._nodes, self._ready = store, nodes, ready
-        self._worker = WorkerThread(name)
+        self._worker = WorkerThread(type(self).__name__)
 
     def _require_free(self) -> None:
         """Raise Busy if no question can be answered now."""
@@ -132,18 +132,12 @@ class Endpoint:
             raise Busy("the answer was cancelled") from exc
 
 
-FIT_PATH = "/fit"
-
-
 class FitEndpoint(Endpoint):
     """How many pods fit. What is decided but not written yet counts as held."""
 
-    def __init__(self, store: Store, nodes: Nodes, *, ready: Callable[[], bool]) -> None:
-        super().__init__("fit", store, nodes, ready=ready)
-
-    def routes(self, *, seconds: float = ANSWER_SECONDS) -> list[Route]:
+    def routes(self) -> list[Route]:
         """The route `/fit`."""
-        return [question_route(FIT_PATH, self._reply, seconds=seconds)]
+        return [question_route("/fit", self._reply)]
 
     async def _reply(self, request: web.BaseRequest, text: str) -> dict[str, Any]:
         if request.query:
@@ -173,7 +167,6 @@ def _answer_fit(text: str, fork: Fork, nodes: Nodes, wanted: ShouldContinue) -> 
     return fit_as_json(found)
 
 
-WHATIF_PATH = "/whatif"
 MAX_COUNT = 1_000
 MAX_NAMES = 100
 """Claims and nodes that one question may leave out"""
@@ -197,7 +190,7 @@ def whatif_routes(ask: Ask, *, seconds: float = ANSWER_SECONDS) -> list[Route]:
     async def reply(request: web.BaseRequest, text: str) -> dict[str, Any]:
         return await ask(text, _options(request))
 
-    return [question_route(WHATIF_PATH, reply, seconds=seconds)]
+    return [question_route("/whatif", reply, seconds=seconds)]
 
 
 def _options(request: web.BaseRequest) -> WhatifOptions:
@@ -256,7 +249,7 @@ class WhatifEndpoint(Endpoint):
         policies: Callable[[], Policies] = lambda: PLAIN,
     ) -> None:
         """`policies` are those in use."""
-        super().__init__("what if", store, nodes, ready=ready)
+        super().__init__(store, nodes, ready=ready)
         self._groups = groups
         self._policies = policies
 
