@@ -17,21 +17,11 @@ from reconciler.api.objects.claims import AllocatedDevice
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.selectors import NodeSelector, NodeSelectorRequirement
 from reconciler.api.objects.semantics import Semantics
+from reconciler.cli import output as printing
 from reconciler.cli import rule_options
 from reconciler.cli.exits import exit_unless
 from reconciler.cli.input import read_manifests, report_refused, report_warnings
 from reconciler.cli.options import FOR_PEOPLE, manifest_options, output_option, strict_option
-from reconciler.cli.output import (
-    Console,
-    Table,
-    as_documents,
-    as_list,
-    object_name,
-    print_line,
-    print_table,
-    remark,
-    track_progress,
-)
 from reconciler.control.offline import Answer, PodReport, Report, decide, made_by_scheduler
 from reconciler.errors import counted
 
@@ -81,7 +71,7 @@ def allocate(
     """
     if not files:
         raise click.UsageError("No input: name manifests with -f FILE, -f DIR or -f -.")
-    with track_progress(quiet=output not in FOR_PEOPLE) as progress:
+    with printing.track_progress(quiet=output not in FOR_PEOPLE) as progress:
         bundle = read_manifests(files, progress)
         progress.stage("allocating claims")
         options = {"koordinator_semantics": koordinator_semantics}
@@ -99,45 +89,46 @@ def allocate(
             _print_devices(devices, sys.stdout, wide=wide)
     elif output == "name":
         given = [
-            object_name("Pod", one.pod.key.name) for one in (devices.given if devices is not None else ())
+            printing.object_name("Pod", one.pod.key.name)
+            for one in (devices.given if devices is not None else ())
         ]
         for name in (*names_of(report), *given):
             click.echo(name)
     else:
         for line in (*refusals(report), *notes(report)):
-            remark(line)
+            printing.remark(line)
         claims = report.allocated(datetime.now(UTC))
         if devices is not None:
             for line in _lines(devices):
-                remark(line)
+                printing.remark(line)
             entries = bundle.entries["Pod"] if devices.given else {}
             claims += [_written(entries[given.pod.key].raw, given) for given in devices.given]
-        click.echo(as_documents(claims) if output == "yaml" else as_list(claims), nl=False)
+        click.echo(printing.as_documents(claims) if output == "yaml" else printing.as_list(claims), nl=False)
     exit_unless(not (report.waiting or (devices is not None and devices.refused)))
 
 
 def print_report(report: Report, out: TextIO, *, wide: bool) -> None:
     """Print the devices of each claim, why other claims are pending, and notes about pools and nodes."""
-    console = Console(out)
+    console = printing.Console(out)
     if report.granted:
-        print_table(console, _table(report, wide=wide), wide=wide)
+        printing.print_table(console, _table(report, wide=wide), wide=wide)
     for line in (*_aligned(report), *_gangs(report), *refusals(report), *notes(report), _summary(report)):
-        print_line(console, line)
+        printing.print_line(console, line)
 
 
 def _print_devices(report: PodReport, out: TextIO, *, wide: bool) -> None:
     """Print what pods get of the devices of plugins, why other pods are pending, and invalid objects."""
-    console = Console(out)
+    console = printing.Console(out)
     if report.given:
         # Wide also has what records all devices of the pod.
-        table = Table(("POD", "NODE", "DEVICE", "SHARE", *(["ANNOTATION"] if wide else [])), names=2)
+        table = printing.Table(("POD", "NODE", "DEVICE", "SHARE", *(["ANNOTATION"] if wide else [])), names=2)
         for given in report.given:
             for device, share in given.shares:
                 table.add((str(given.pod.key), given.node, device, share, *((given.text,) if wide else ())))
-        print_table(console, table, wide=wide)
+        printing.print_table(console, table, wide=wide)
     pending = f", {len(report.refused)} pending" if report.refused else ""
     for line in (*_lines(report), f"{counted(len(report.given), 'pod')} allocated{pending}"):
-        print_line(console, line)
+        printing.print_line(console, line)
 
 
 def _lines(report: PodReport) -> Iterator[str]:
@@ -161,13 +152,15 @@ def _written(raw: Mapping[str, Any], given: PodGrant) -> dict[str, Any]:
 def names_of(report: Report) -> Iterator[str]:
     """The allocated claims, as kubectl names them."""
     yield from (
-        object_name("ResourceClaim", plan.claim.name) for granted in report.granted for plan in granted.plans
+        printing.object_name("ResourceClaim", plan.claim.name)
+        for granted in report.granted
+        for plan in granted.plans
     )
 
 
-def _table(report: Report, *, wide: bool) -> Table:
+def _table(report: Report, *, wide: bool) -> printing.Table:
     """A row for each device; wide also has the pod that the claim was decided for."""
-    table = Table(("CLAIM", "REQUEST", "DEVICE", "NODE", *(["POD"] if wide else [])))
+    table = printing.Table(("CLAIM", "REQUEST", "DEVICE", "NODE", *(["POD"] if wide else [])))
     for answer in report.answers:
         if isinstance(answer.outcome, Granted):
             more = (str(answer.pod or "-"),) if wide else ()

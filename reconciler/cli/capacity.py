@@ -23,30 +23,12 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.similar_names import instead
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.cli import cluster
+from reconciler.cli import contexts as several
+from reconciler.cli import output as printing
 from reconciler.cli.connection import Connection
-from reconciler.cli.contexts import (
-    Reached,
-    ask_each,
-    check_contexts,
-    contexts_as_json,
-    report_unreached,
-    side_by_side,
-)
 from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
 from reconciler.cli.input import read_files, read_valid
 from reconciler.cli.options import contexts_option, fleet_options
-from reconciler.cli.output import (
-    Console,
-    ProgressTracker,
-    Table,
-    as_documents,
-    echo_value,
-    print_line,
-    print_table,
-    remark,
-    remarks_on,
-    track_progress,
-)
 from reconciler.errors import counted
 from reconciler.state.nominations import NOBODY, Nomination, Nominee, of_claim, own_of_all
 
@@ -93,7 +75,7 @@ class Question(NamedTuple):
     rules: Semantics
     steps: int
 
-    def of(self, fleet: Fleet, progress: ProgressTracker) -> Answer:
+    def of(self, fleet: Fleet, progress: printing.ProgressTracker) -> Answer:
         """The answer for a fleet. Raises NoAnswer if it lacks what is named."""
         objects = [*fleet.objects, *self.asked.of(DeviceClass)]
         items, gone, own = self._items(objects)
@@ -236,9 +218,9 @@ def capacity(
         raise click.UsageError("Name a demand: either --demand FILE, or --pending.")
     if contexts and output in REQUESTS:
         raise click.UsageError(f"-o {output} is for one cluster: leave out --contexts.")
-    check_contexts(connection, contexts, files, output)
+    several.check_contexts(connection, contexts, files, output)
     prices = costs_in(costs)
-    with errors_as(NoAnswer), track_progress(quiet=output != "table") as progress:
+    with errors_as(NoAnswer), printing.track_progress(quiet=output != "table") as progress:
         asked = _valid(read_files(demands, progress), "--demand")
         fleet = read_files(files, progress) if files else None
         more = _valid(read_files(shape_files, progress), "--shape-file")
@@ -254,7 +236,7 @@ def capacity(
         with errors_as(NoAnswer):
             click.echo(_requests(answer, output), nl=False)
     else:
-        echo_value(as_json(answer.result, answer.shapes), output)
+        printing.echo_value(as_json(answer.result, answer.shapes), output)
     exit_unless(answer.result.answered)
 
 
@@ -263,22 +245,22 @@ def _requests(answer: Answer, output: str) -> str:
     best = answer.result.options[0] if answer.result.options else None
     if best is None:
         fits = answer.result.fits_now
-        remark(
+        printing.remark(
             f"note: {'all fits now' if fits else 'part fits on no shape, see -o table'}; no nodes are named"
         )
         return ""
     if output == NODE_CLAIMS:
-        return as_documents(list(node_claims(best, answer.shapes)))
-    return as_documents(node_groups(best, answer.shapes))
+        return printing.as_documents(list(node_claims(best, answer.shapes)))
+    return printing.as_documents(node_groups(best, answer.shapes))
 
 
 def _show_contexts(question: Question, connection: Connection, contexts: Sequence[str], output: str) -> None:
     """Print the answers of several clusters, those in tables side by side."""
-    with errors_as(NoAnswer), track_progress(quiet=output != "table") as progress:
+    with errors_as(NoAnswer), printing.track_progress(quiet=output != "table") as progress:
         progress.stage("reading the clusters")
         reached = [
             _answered(one, question, progress)
-            for one in ask_each(
+            for one in several.ask_each(
                 connection, contexts, lambda one: cluster.list_objects(cluster.KINDS, one, volumes=True)
             )
         ]
@@ -286,22 +268,22 @@ def _show_contexts(question: Question, connection: Connection, contexts: Sequenc
         print_side_by_side([(one.context, one.found.result) for one in reached if one.found], sys.stdout)
     else:
         results = [as_json(one.found.result, one.found.shapes) if one.found else None for one in reached]
-        echo_value(contexts_as_json(reached, results), output)
-    report_unreached(reached)
+        printing.echo_value(several.contexts_as_json(reached, results), output)
+    several.report_unreached(reached)
     exit_unless(all(one.found.result.answered for one in reached if one.found))
 
 
 def _answered(
-    reached: Reached[list[dict[str, Any]]], question: Question, progress: ProgressTracker
-) -> Reached[Answer]:
+    reached: several.Reached[list[dict[str, Any]]], question: Question, progress: printing.ProgressTracker
+) -> several.Reached[Answer]:
     """The answer of one cluster, or why there is none."""
     if reached.found is None:
-        return Reached(reached.context, problem=reached.problem)
+        return several.Reached(reached.context, problem=reached.problem)
     try:
-        with remarks_on(reached.context):
-            return Reached(reached.context, question.of(_fleet_of_cluster(reached.found), progress))
+        with printing.remarks_on(reached.context):
+            return several.Reached(reached.context, question.of(_fleet_of_cluster(reached.found), progress))
     except NoAnswer as exc:
-        return Reached(reached.context, problem=exc.message)
+        return several.Reached(reached.context, problem=exc.message)
 
 
 def _valid(bundle: Bundle, option: str) -> Bundle:
@@ -312,7 +294,7 @@ def _valid(bundle: Bundle, option: str) -> Bundle:
 
 
 def _fleet(
-    fleet: Bundle | None, connection: Connection, rules: Semantics, progress: ProgressTracker
+    fleet: Bundle | None, connection: Connection, rules: Semantics, progress: printing.ProgressTracker
 ) -> Fleet:
     """The manifests, or else the cluster."""
     if fleet is None:
@@ -335,15 +317,15 @@ def _fleet_of_cluster(raws: Iterable[dict[str, Any]]) -> Fleet:
 
 def print_sizing(result: Sizing, out: TextIO) -> None:
     """Print the verdict, then the demand, then the options, then what each new node holds."""
-    console = Console(out)
+    console = printing.Console(out)
     for line in _verdict(result):
-        print_line(console, line)
+        printing.print_line(console, line)
     for table in _tables(result):
         console.print()
-        print_table(console, table)
+        printing.print_table(console, table)
 
 
-def _tables(result: Sizing) -> Iterator[Table]:
+def _tables(result: Sizing) -> Iterator[printing.Table]:
     if result.items:
         yield _demand(result)
     if result.options:
@@ -353,13 +335,13 @@ def _tables(result: Sizing) -> Iterator[Table]:
 
 def print_side_by_side(answers: Sequence[tuple[str, Sizing]], out: TextIO) -> None:
     """Print the verdict for each context, then the tables of all contexts as one each."""
-    console = Console(out)
+    console = printing.Console(out)
     for context, result in answers:
         for line in _verdict(result):
-            print_line(console, f"{context}: {line}")
-    for table in side_by_side((context, list(_tables(result))) for context, result in answers):
+            printing.print_line(console, f"{context}: {line}")
+    for table in several.side_by_side((context, list(_tables(result))) for context, result in answers):
         console.print()
-        print_table(console, table)
+        printing.print_table(console, table)
 
 
 def _verdict(result: Sizing) -> Iterator[str]:
@@ -390,16 +372,20 @@ def nodes_text(option: Option) -> str:
     return ", ".join(f"{counted(count, 'node')} like {name}" for name, count in option.nodes.items())
 
 
-def _demand(result: Sizing) -> Table:
-    table = Table(("DEMAND", "COUNT", "FIT NOW", "LEFT", "SHAPES"), right=("COUNT", "FIT NOW", "LEFT"))
+def _demand(result: Sizing) -> printing.Table:
+    table = printing.Table(
+        ("DEMAND", "COUNT", "FIT NOW", "LEFT", "SHAPES"), right=("COUNT", "FIT NOW", "LEFT")
+    )
     for one in result.items:
         shapes = ", ".join(one.served_by) or "none"
         table.add((one.item.name, str(one.item.count), str(one.placed), str(one.left), shapes))
     return table
 
 
-def _options(result: Sizing) -> Table:
-    table = Table(("ADD", "NODES", "COST", "AT LEAST", "PROVEN"), right=("NODES", "COST", "AT LEAST"))
+def _options(result: Sizing) -> printing.Table:
+    table = printing.Table(
+        ("ADD", "NODES", "COST", "AT LEAST", "PROVEN"), right=("NODES", "COST", "AT LEAST")
+    )
     for one in result.options:
         names = ", ".join(f"{count} x {name}" for name, count in one.nodes.items())
         total = str(sum(one.nodes.values()))
@@ -408,8 +394,8 @@ def _options(result: Sizing) -> Table:
     return table
 
 
-def _groups(option: Option, result: Sizing) -> Table:
-    table = Table(("SHAPE", "NODES", "EACH HOLDS"), right=("NODES",))
+def _groups(option: Option, result: Sizing) -> printing.Table:
+    table = printing.Table(("SHAPE", "NODES", "EACH HOLDS"), right=("NODES",))
     for group in option.groups:
         held = "\n".join(
             f"{count} x {one.item.name}"

@@ -23,16 +23,7 @@ from reconciler.api.versions.reading import loaded
 from reconciler.cli.connection import HELD_ROOM, Connection
 from reconciler.cli.exits import Unreachable, errors_as
 from reconciler.cli.output import Console, print_line, remark
-from reconciler.cluster.kinds import (
-    BUDGET,
-    NAMESPACE,
-    POD,
-    STORAGE,
-    Resource,
-    Served,
-    config_map,
-    resource_of,
-)
+from reconciler.cluster import kinds as cluster_kinds
 from reconciler.errors import Gone, Malformed, Rejected, Retry
 
 # Imported late: what talks to a cluster, and what reads held room. It takes as long to import as everything
@@ -113,14 +104,14 @@ async def list_objects(
     async with connected(connection) as client:
         served = await _served(client, kinds, leniently=leniently)
 
-        async def listed(resource: Resource) -> list[dict[str, Any]]:
+        async def listed(resource: cluster_kinds.Resource) -> list[dict[str, Any]]:
             return [
                 {**loaded(item)[0], "kind": resource.kind, "apiVersion": resource.api_version}
                 async for page in client.list_pages(resource, limit=resource.page)
                 for item in page.items
             ]
 
-        async def noted(resource: Resource, without: str) -> list[dict[str, Any]]:
+        async def noted(resource: cluster_kinds.Resource, without: str) -> list[dict[str, Any]]:
             try:
                 return await listed(resource)
             except (Gone, Rejected) as exc:
@@ -133,19 +124,19 @@ async def list_objects(
                 found += await noted(served[kind], "are not considered")
             elif kind in served:
                 found += await listed(served[kind])
-        pods = [raw for raw in found if raw["kind"] == POD.kind] + list(asked)
+        pods = [raw for raw in found if raw["kind"] == cluster_kinds.POD.kind] + list(asked)
         if any(map(_selects_namespaces, pods)):
-            found += await noted(NAMESPACE, "cannot be listed")
+            found += await noted(cluster_kinds.NAMESPACE, "cannot be listed")
         for name in _groups_of(found):
             try:
                 found += await listed(await negotiate(client, name))
             except (Gone, Rejected) as exc:
-                remark(f"note: {resource_of(name).full_name} cannot be listed: {exc}")
+                remark(f"note: {cluster_kinds.resource_of(name).full_name} cannot be listed: {exc}")
         if budgets:
-            found += await noted(BUDGET, "are not considered")
+            found += await noted(cluster_kinds.BUDGET, "are not considered")
         if volumes and any(map(waits_for_volumes, pods)):
             try:
-                found += [raw for resource in STORAGE for raw in await listed(resource)]
+                found += [raw for resource in cluster_kinds.STORAGE for raw in await listed(resource)]
             except Rejected as exc:
                 remark(f"note: volumes are not considered: {exc}")
                 _remove_volumes(found)
@@ -172,7 +163,7 @@ async def read_held_room(client: "Client", name: str) -> dict[str, Any]:
     if not slash or not namespace or not last:
         raise click.UsageError(f"--held-room {name}: write NAMESPACE/NAME of a ConfigMap.")
     key = ObjectKey(namespace, last)
-    return {**await client.get(config_map(key), key), "kind": "ConfigMap", "apiVersion": "v1"}
+    return {**await client.get(cluster_kinds.config_map(key), key), "kind": "ConfigMap", "apiVersion": "v1"}
 
 
 def note_unread(name: str, why: Gone | Rejected, say: Callable[[str], None]) -> None:
@@ -181,7 +172,7 @@ def note_unread(name: str, why: Gone | Rejected, say: Callable[[str], None]) -> 
         say(f"note: held room is not considered: {why}")
 
 
-async def _served(client: "Client", kinds: Collection[str], *, leniently: bool) -> Served:
+async def _served(client: "Client", kinds: Collection[str], *, leniently: bool) -> cluster_kinds.Served:
     """What the server has of these kinds. Raises Rejected if it lacks one that it must have."""
     from reconciler.cluster.discovery import discover, discover_at_least_pods  # noqa: PLC0415
 
@@ -243,7 +234,10 @@ def _selects_namespaces(pod: Mapping[str, Any]) -> bool:
 
 @asynccontextmanager
 async def following(
-    client: "Client", served: Served, kinds: Iterable[str], on_change: Callable[[Change], object]
+    client: "Client",
+    served: cluster_kinds.Served,
+    kinds: Iterable[str],
+    on_change: Callable[[Change], object],
 ) -> AsyncIterator[None]:
     """Watch some kinds and call `on_change`; the block starts when all are listed."""
     from reconciler.cluster.watch import follow  # noqa: PLC0415 - slow, and only for this

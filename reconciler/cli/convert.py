@@ -21,15 +21,8 @@ from reconciler.api.validation.served_kinds import every_kind
 from reconciler.api.versions.kinds import OLDEST_MINOR
 from reconciler.api.versions.reading import needs_conversion
 from reconciler.cel.refusals import REFUSES
+from reconciler.cli import input as reading
 from reconciler.cli.exits import NoAnswer, exit_unless
-from reconciler.cli.input import (
-    known_alone,
-    nothing_in,
-    read_manifests,
-    report_ignored,
-    report_refused,
-    report_warnings,
-)
 from reconciler.cli.options import files_option, output_option, strict_option
 from reconciler.cli.output import as_documents, as_list, plain, track_progress
 
@@ -84,15 +77,15 @@ def convert(
       dra-reconciler convert -f old/ --to 1.34 -o json
     """
     with track_progress(quiet=output == "json") as progress:
-        bundle = read_manifests(files, progress)
+        bundle = reading.read_manifests(files, progress)
         progress.stage("converting")
         minor = int(release.removeprefix("1."))
         conversion = convert_bundle(bundle, release=minor, order_by_size=order_by_size)
         result = conversion.result
-    report_warnings(bundle.warnings)
-    report_refused(bundle.refused)
+    reading.report_warnings(bundle.warnings)
+    reading.report_refused(bundle.refused)
     if not keep_other_kinds:
-        report_ignored(bundle.ignored)
+        reading.report_ignored(bundle.ignored)
     report_conversion(result, renames=rename_map is None)
     if rename_map is not None:
         rename_map.write(_map(result.renames))
@@ -167,15 +160,15 @@ def read_for_server(paths: Sequence[str]) -> list[dict[str, Any]]:
     found = list(documents(paths, sys.stdin.buffer))
     refused = [document for document in found if isinstance(document, InvalidDocument)]
     read = [document for document in found if isinstance(document, Document)]
-    refused += known_alone(replace(bundle(read), refused=())).refused
-    report_refused(refused)
+    refused += reading.known_alone(replace(bundle(read), refused=())).refused
+    reading.report_refused(refused)
     if refused:
         raise NoAnswer("a server takes all of the input or none: nothing was started")
     if paths and not found:
-        raise NoAnswer(nothing_in(paths))
+        raise NoAnswer(reading.nothing_in(paths))
     warnings: list[str] = []
     raws = as_served(_servable(read), warnings.append)
-    report_warnings(warnings)
+    reading.report_warnings(warnings)
     return raws
 
 
@@ -186,8 +179,8 @@ def _servable(found: Sequence[Document]) -> list[dict[str, Any]]:
     if not older:
         return [raw for _, raw in kept]
     read = bundle(found[number] for number in older)
-    report_warnings(read.warnings)
-    report_refused(read.refused)
+    reading.report_warnings(read.warnings)
+    reading.report_refused(read.refused)
     conversion = convert_bundle(read)
     report_conversion(conversion.result)
     if read.refused or conversion.result.problems:

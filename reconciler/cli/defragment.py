@@ -16,19 +16,10 @@ from reconciler.analysis.relocation.moves_planner import Ended
 from reconciler.analysis.world import World
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
+from reconciler.cli import output as printing
 from reconciler.cli.connection import Connection
 from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
 from reconciler.cli.options import fleet_options
-from reconciler.cli.output import (
-    Console,
-    ProgressTracker,
-    Table,
-    echo_value,
-    print_line,
-    print_table,
-    remark,
-    track_progress,
-)
 from reconciler.cli.world import read_world
 from reconciler.errors import Rejected, counted
 
@@ -75,7 +66,7 @@ def defragment(
     if gain is not None and target is not None:
         raise click.UsageError("Set --gain or --target, not both.")
     wanted = _gain(gain) if gain is not None else _percent(target or f"{DEFAULT_PERCENT}%")
-    with errors_as(NoAnswer), track_progress(quiet=output != "table") as progress:
+    with errors_as(NoAnswer), printing.track_progress(quiet=output != "table") as progress:
         world = read_world(files, connection, rules, progress, budgets=True)
         answer = _first_plan(wanted, world, steps, progress)
     if output == "table":
@@ -84,11 +75,11 @@ def defragment(
         for line in answer.evictions:
             click.echo(line)
     else:
-        echo_value(answer.as_json(), output)
+        printing.echo_value(answer.as_json(), output)
     exit_unless(answer.reached)
 
 
-def _first_plan(wanted: Target, world: World, steps: int, progress: ProgressTracker) -> Answer:
+def _first_plan(wanted: Target, world: World, steps: int, progress: printing.ProgressTracker) -> Answer:
     """The answer for a target; without a name, for the first kind of room that moves bring closer."""
     snapshot = world.store.snapshot()
     layout = fleet_layout(snapshot.topology)
@@ -104,7 +95,7 @@ def _first_plan(wanted: Target, world: World, steps: int, progress: ProgressTrac
             break
         if len(targets) > 1:
             why = "no moves were found" if answers[-1].wanted else "nothing to do"
-            remark(f"note: {target}: {why}")
+            printing.remark(f"note: {target}: {why}")
     return next((one for one in reversed(answers) if one.steps or one.wanted), answers[0])
 
 
@@ -140,18 +131,18 @@ _LIMITS = {
 
 def print_plan(answer: Answer, out: TextIO) -> None:
     """Print the verdict, the moves in order, the map of the places they touch, and what fits then."""
-    console = Console(out)
+    console = printing.Console(out)
     for line in _verdict(answer):
-        print_line(console, line)
+        printing.print_line(console, line)
     if not answer.steps:
         return
     letters = _letters(answer)
     for table in (_moves(answer, letters), _map(answer, letters), _profiles(answer)):
         console.print()
-        print_table(console, table)
+        printing.print_table(console, table)
     hidden = len(answer.pictures) - MOST_PLACES
     if hidden > 0:
-        print_line(console, f"and {counted(hidden, 'place')} more; -o json has all of them")
+        printing.print_line(console, f"and {counted(hidden, 'place')} more; -o json has all of them")
 
 
 def _verdict(answer: Answer) -> Iterator[str]:
@@ -193,8 +184,8 @@ def _letters(answer: Answer) -> Mapping[ObjectKey, str]:
     return {claim: ascii_letters[at] if at < len(ascii_letters) else MORE for at, claim in enumerate(claims)}
 
 
-def _moves(answer: Answer, letters: Mapping[ObjectKey, str]) -> Table:
-    table = Table(("MOVE", "POD", "MAP", "FROM", "TO", "GAINS"), right=("MOVE", "GAINS"), names=2)
+def _moves(answer: Answer, letters: Mapping[ObjectKey, str]) -> printing.Table:
+    table = printing.Table(("MOVE", "POD", "MAP", "FROM", "TO", "GAINS"), right=("MOVE", "GAINS"), names=2)
     number = 0
     for step in answer.steps:
         for move in step.moves:
@@ -213,8 +204,8 @@ def _moves(answer: Answer, letters: Mapping[ObjectKey, str]) -> Table:
     return table
 
 
-def _map(answer: Answer, letters: Mapping[ObjectKey, str]) -> Table:
-    table = Table(("PLACE", "BEFORE", "AFTER"))
+def _map(answer: Answer, letters: Mapping[ObjectKey, str]) -> printing.Table:
+    table = printing.Table(("PLACE", "BEFORE", "AFTER"))
     for one in answer.pictures[:MOST_PLACES]:
         table.add((one.place, _cells(one.before, letters), _cells(one.after, letters)))
     return table
@@ -224,8 +215,10 @@ def _cells(cells: Cells, letters: Mapping[ObjectKey, str]) -> str:
     return "".join(FREE if claim is None else letters.get(claim, STAYS) for claim in cells)
 
 
-def _profiles(answer: Answer) -> Table:
-    table = Table(("DRIVER", "PROFILE", "FIT NOW", "FIT AFTER"), right=("FIT NOW", "FIT AFTER"), names=2)
+def _profiles(answer: Answer) -> printing.Table:
+    table = printing.Table(
+        ("DRIVER", "PROFILE", "FIT NOW", "FIT AFTER"), right=("FIT NOW", "FIT AFTER"), names=2
+    )
     for one in answer.profiles:
         table.add((one.driver, one.profile, str(one.before), str(one.after)))
     return table

@@ -14,27 +14,13 @@ from reconciler.analysis.doctor.findings import DoctorInput, Finding, Severity, 
 from reconciler.api.manifests.bundle import kind_of
 from reconciler.api.manifests.documents import Document, InvalidDocument, Origin, lines_of, of_texts, texts
 from reconciler.api.objects.semantics import Semantics
+from reconciler.cli import contexts as several
 from reconciler.cli import options
+from reconciler.cli import output as printing
 from reconciler.cli.cluster import connected, list_objects
 from reconciler.cli.connection import Connection
-from reconciler.cli.contexts import (
-    ask_each,
-    check_contexts,
-    contexts_as_json,
-    print_heading,
-    report_unreached,
-)
 from reconciler.cli.exits import NoAnswer, Unreachable, errors_as, exit_unless
 from reconciler.cli.input import nothing_in, nothing_usable
-from reconciler.cli.output import (
-    Console,
-    Table,
-    echo_value,
-    object_name,
-    print_line,
-    print_table,
-    track_progress,
-)
 from reconciler.cli.rule_options import rules_options
 from reconciler.errors import counted
 
@@ -80,11 +66,11 @@ def doctor(
       dra-reconciler doctor -f manifests/
       dra-reconciler doctor --strict
     """
-    check_contexts(connection, contexts, files, output)
+    several.check_contexts(connection, contexts, files, output)
     if contexts:
         _examine_contexts(connection, contexts, output, strict=strict, rules=rules)
         return
-    with track_progress(quiet=output not in options.FOR_PEOPLE) as progress:
+    with printing.track_progress(quiet=output not in options.FOR_PEOPLE) as progress:
         sources: dict[str, str] = {}
         if files:
             read = list(progress.each("reading files", texts(files, sys.stdin.buffer)))
@@ -102,11 +88,11 @@ def doctor(
         raise NoAnswer(unread)
     match output:
         case "json" | "yaml":
-            echo_value(as_json(findings), output)
+            printing.echo_value(as_json(findings), output)
         case "sarif":
             from importlib.metadata import version  # noqa: PLC0415 - slow to import, and only needed here
 
-            echo_value(as_sarif(findings, version("dra-reconciler")), "json")
+            printing.echo_value(as_sarif(findings, version("dra-reconciler")), "json")
         case "name":
             for name in object_names(findings):
                 click.echo(name)
@@ -130,9 +116,9 @@ def _examine_contexts(
     connection: Connection, contexts: tuple[str, ...], output: str, *, strict: bool, rules: Semantics
 ) -> None:
     """Examine several clusters, one after another as they are named. The worst code counts."""
-    with track_progress(quiet=output not in options.FOR_PEOPLE) as progress:
+    with printing.track_progress(quiet=output not in options.FOR_PEOPLE) as progress:
         progress.stage("reading the clusters")
-        reached = ask_each(connection, contexts, _listed)
+        reached = several.ask_each(connection, contexts, _listed)
         progress.stage("checking")
         found = [
             worst_first(examine(read_input(map(_document, one.found), rules)))
@@ -143,12 +129,12 @@ def _examine_contexts(
     if output in options.FOR_PEOPLE:
         answered = [(one.context, some) for one, some in zip(reached, found, strict=True) if some is not None]
         for number, (context, findings) in enumerate(answered):
-            print_heading(context, first=number == 0)
+            several.print_heading(context, first=number == 0)
             print_findings(findings, sys.stdout, wide=output == "wide")
     else:
         results = [as_json(findings) if findings is not None else None for findings in found]
-        echo_value(contexts_as_json(reached, results), output)
-    report_unreached(reached)
+        printing.echo_value(several.contexts_as_json(reached, results), output)
+    several.report_unreached(reached)
     exit_unless(all(_is_well(findings, strict=strict) for findings in found if findings is not None))
 
 
@@ -192,19 +178,19 @@ _STYLES = {Severity.ERROR: "bold red", Severity.WARNING: "bold yellow", Severity
 
 def print_findings(findings: Sequence[Finding], out: TextIO, *, wide: bool) -> None:
     """Print the findings and how many there are; wide prints a line for each, to search and to sort."""
-    console = Console(out)
+    console = printing.Console(out)
     if wide and findings:
-        print_table(console, _table(findings), wide=True)
+        printing.print_table(console, _table(findings), wide=True)
     elif findings:
         for one in findings:
-            print_line(
+            printing.print_line(
                 console, f"{one.severity.value} {one.check}: {one.object}", style=_STYLES[one.severity]
             )
             for label, text in _block(one):
-                print_line(console, f"  {label + ':':9} {text}", hanging=12)
+                printing.print_line(console, f"  {label + ':':9} {text}", hanging=12)
             console.print()
     errors, warnings, info = counts(findings).values()
-    print_line(console, f"{counted(errors, 'error')}, {counted(warnings, 'warning')}, {info} info")
+    printing.print_line(console, f"{counted(errors, 'error')}, {counted(warnings, 'warning')}, {info} info")
 
 
 def object_names(findings: Sequence[Finding]) -> list[str]:
@@ -212,7 +198,7 @@ def object_names(findings: Sequence[Finding]) -> list[str]:
     found = (one.object.partition(" ") for one in findings)
     return list(
         dict.fromkeys(
-            object_name(kind, name.rpartition("/")[2])
+            printing.object_name(kind, name.rpartition("/")[2])
             for kind, _, name in found
             if kind.isalnum() and name and " " not in name
         )
@@ -227,8 +213,8 @@ def _block(one: Finding) -> Iterator[tuple[str, str]]:
     yield "location", str(one.origin)
 
 
-def _table(findings: Sequence[Finding]) -> Table:
-    table = Table(("SEVERITY", "CHECK", "OBJECT", "FIELD", "PROBLEM", "REMEDY", "LOCATION"), names=3)
+def _table(findings: Sequence[Finding]) -> printing.Table:
+    table = printing.Table(("SEVERITY", "CHECK", "OBJECT", "FIELD", "PROBLEM", "REMEDY", "LOCATION"), names=3)
     for one in findings:
         cells = (one.severity.value, one.check, one.object, one.field or "-", one.what, one.remedy)
         table.add((*cells, str(one.origin)))

@@ -14,30 +14,13 @@ from reconciler.analysis.explain.explain import as_json
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.similar_names import instead
+from reconciler.cli import contexts as several
+from reconciler.cli import options as cli_options
 from reconciler.cli.cluster import from_cluster
 from reconciler.cli.connection import Connection
-from reconciler.cli.contexts import (
-    Reached,
-    ask_each,
-    check_contexts,
-    contexts_as_json,
-    print_heading,
-    report_unreached,
-)
 from reconciler.cli.exits import Exit, NoAnswer, errors_as, exit_unless
 from reconciler.cli.input import read_manifests, report_refused, report_warnings
 from reconciler.cli.names import completing
-from reconciler.cli.options import (
-    CLAIM_TYPES,
-    POD_TYPES,
-    Clock,
-    contexts_option,
-    fleet_options,
-    named,
-    namespace_of,
-    namespace_option,
-    pass_clock,
-)
 from reconciler.cli.output import Console, echo_value, plain, print_line, remark, track_progress, wrapped
 from reconciler.cli.rule_options import koordinator_semantics_option, policy_options
 from reconciler.errors import counted
@@ -154,7 +137,7 @@ def _known_reason(_ctx: click.Context, _option: click.Parameter, reason: str | N
     required=False,
     shell_complete=completing("ResourceClaim", typed={"claim": "ResourceClaim", "pod": "Pod"}),
 )
-@namespace_option
+@cli_options.namespace_option
 @click.option(
     "--pod", "of_pod", is_flag=True, help="The name is that of a pod, as pod/NAME: explain all its claims."
 )
@@ -164,13 +147,13 @@ def _known_reason(_ctx: click.Context, _option: click.Parameter, reason: str | N
     "--reason", metavar="REASON", callback=_known_reason, help="List what is pending for this reason."
 )
 @click.option("-w", "--watch", "watched", is_flag=True, help="Also list what changes, until interrupted.")
-@contexts_option
+@cli_options.contexts_option
 @koordinator_semantics_option(default="proposal")
 @policy_options
-@fleet_options("table", "wide", "json", "yaml", "name", steps=STEPS)
-@pass_clock
+@cli_options.fleet_options("table", "wide", "json", "yaml", "name", steps=STEPS)
+@cli_options.pass_clock
 def explain(
-    clock: Clock,
+    clock: cli_options.Clock,
     target: str | None,
     namespace: str | None,
     of_pod: bool,
@@ -200,7 +183,7 @@ def explain(
       dra-reconciler explain -A
       dra-reconciler explain inference/vision -f manifests/
     """
-    check_contexts(connection, contexts, files, output)
+    several.check_contexts(connection, contexts, files, output)
     options = {"koordinator_semantics": koordinator_semantics}
     if target is None:
         if contexts or of_pod or (files and watched):
@@ -209,7 +192,7 @@ def explain(
             raise click.UsageError("Name a namespace with -n, or all with -A, not both.")
         from reconciler.cli.explain_list import Selection, list_pending  # noqa: PLC0415 - what decides live
 
-        inside = None if everywhere else namespace_of(namespace, connection, in_cluster=not files)
+        inside = None if everywhere else cli_options.namespace_of(namespace, connection, in_cluster=not files)
         selection = Selection(inside, selector or "", reason)
         list_pending(
             files, connection, selection, rules, options, policies, output, clock, steps, watched=watched
@@ -219,20 +202,22 @@ def explain(
         raise click.UsageError("-A, -l, --reason and -w are for lists, without a name.")
     if output in ("wide", "name"):
         raise click.UsageError(f"-o {output} is for lists, without a name.")
-    kind, before, name = named(target, CLAIM_TYPES | POD_TYPES, "pod" if of_pod else "claim")
+    kind, before, name = cli_options.named(
+        target, cli_options.CLAIM_TYPES | cli_options.POD_TYPES, "pod" if of_pod else "claim"
+    )
     of_pod = kind == "pod"
     quiet = output != "table"
     if contexts:
         from reconciler.cli.explain_cluster import ask_cluster  # noqa: PLC0415 - what decides live
 
         async def ask(one: Connection) -> tuple[ObjectKey, Situation]:
-            own = ObjectKey(before or namespace_of(namespace, one, in_cluster=True), name)
+            own = ObjectKey(before or cli_options.namespace_of(namespace, one, in_cluster=True), name)
             return own, await ask_cluster(own, rules, options, one, of_pod=of_pod, policies=policies)
 
-        _explain_contexts(ask_each(connection, contexts, ask), output, steps=steps)
+        _explain_contexts(several.ask_each(connection, contexts, ask), output, steps=steps)
         return
     with errors_as(NoAnswer):
-        key = ObjectKey(before or namespace_of(namespace, connection, in_cluster=not files), name)
+        key = ObjectKey(before or cli_options.namespace_of(namespace, connection, in_cluster=not files), name)
     with track_progress(quiet=quiet) as progress:
         if files:
             bundle = read_manifests(files, progress)
@@ -277,7 +262,7 @@ def _explained(situation: Situation, *, steps: int, quiet: bool) -> list[Explana
 
 
 def _explain_contexts(
-    reached: list[Reached[tuple[ObjectKey, Situation]]], output: str, *, steps: int
+    reached: list[several.Reached[tuple[ObjectKey, Situation]]], output: str, *, steps: int
 ) -> None:
     """Explain the claim on each cluster that has it. Exits with 0 if one can allocate it or has done so."""
     well: list[bool] = []
@@ -296,7 +281,7 @@ def _explain_contexts(
                 else [_message(key, situation.message, allocated=situation.allocated)]
             )
             if output == "table":
-                print_heading(one.context, first=first)
+                several.print_heading(one.context, first=first)
                 first = False
                 if explanations:
                     _print(explanations, output)
@@ -304,8 +289,8 @@ def _explain_contexts(
                     _print_message(key, situation.message, output, allocated=situation.allocated)
         results.append(result)
     if output != "table":
-        echo_value(contexts_as_json(reached, results), output)
-    report_unreached(reached)
+        echo_value(several.contexts_as_json(reached, results), output)
+    several.report_unreached(reached)
     if not well:
         sys.exit(Exit.USAGE)
     exit_unless(any(well))

@@ -22,6 +22,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Unsatisfied
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.validation.fields import age
+from reconciler.cli import output as printing
 from reconciler.cli.cluster import KINDS, connected, following, from_cluster, list_objects, split_held_room
 from reconciler.cli.connection import Connection
 from reconciler.cli.exits import exit_unless
@@ -29,15 +30,6 @@ from reconciler.cli.explain import FITS
 from reconciler.cli.explain_cluster import answer_now, gang_now
 from reconciler.cli.input import read_files
 from reconciler.cli.options import FOR_PEOPLE, Clock
-from reconciler.cli.output import (
-    Console,
-    Table,
-    echo_value,
-    object_name,
-    print_line,
-    print_table,
-    track_progress,
-)
 from reconciler.cli.world import intake_of, planners
 from reconciler.control.gangs.planner import GangPlanner
 from reconciler.control.handler import Blocked, Decide
@@ -271,7 +263,7 @@ def list_pending(
     watched: bool,
 ) -> None:
     """List what is pending, and exit with `Exit.NO` if anything is."""
-    console = Console(sys.stdout)
+    console = printing.Console(sys.stdout)
 
     def show(lines: list[Line]) -> None:
         if chosen := selection.of(lines):
@@ -281,7 +273,7 @@ def list_pending(
         with suppress(KeyboardInterrupt):
             from_cluster(watch(connection, rules, policies, show))
         return
-    with track_progress(quiet=output not in FOR_PEOPLE) as progress:
+    with printing.track_progress(quiet=output not in FOR_PEOPLE) as progress:
         if files:
             bundle = read_files(files, progress)
             progress.stage("allocating claims")
@@ -298,26 +290,26 @@ def list_pending(
 
 
 def print_lines(
-    lines: list[Line], output: str, console: Console, now: datetime, *, nothing: str = ""
+    lines: list[Line], output: str, console: printing.Console, now: datetime, *, nothing: str = ""
 ) -> None:
     """Print the lines as the option says; `nothing` if there is none."""
     if output in ("json", "yaml"):
-        echo_value({"waiting": [line.as_json() for line in lines]}, output)
+        printing.echo_value({"waiting": [line.as_json() for line in lines]}, output)
     elif output == "name":
         for line in lines:
             for key in line.claims:
-                click.echo(object_name("ResourceClaim", key.name))
+                click.echo(printing.object_name("ResourceClaim", key.name))
             if not line.claims and line.pod is not None:
-                click.echo(object_name("Pod", line.pod.name))
+                click.echo(printing.object_name("Pod", line.pod.name))
     elif lines:
-        print_table(console, _table(lines, now, wide=output == "wide"), wide=output == "wide")
+        printing.print_table(console, _table(lines, now, wide=output == "wide"), wide=output == "wide")
     elif nothing:
-        print_line(console, nothing)
+        printing.print_line(console, nothing)
 
 
-def _table(lines: Iterable[Line], now: datetime, *, wide: bool) -> Table:
+def _table(lines: Iterable[Line], now: datetime, *, wide: bool) -> printing.Table:
     more = ("MESSAGE",) if wide else ()
-    table = Table(("NAMESPACE", "CLAIM", "POD", "REASON", "AGE", "MISSING", *more), names=3)
+    table = printing.Table(("NAMESPACE", "CLAIM", "POD", "REASON", "AGE", "MISSING", *more), names=3)
     for line in lines:
         claims = "\n".join(key.name for key in line.claims) or "-"
         since = age(line.created, now) if line.created else "-"

@@ -8,13 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from reconciler.allocation.policies.names import FIRST_FIT, POLICIES, WEIGHINGS, Weighing
-from reconciler.api.objects.semantics import (
-    Release,
-    Semantics,
-    with_exclusion_scopes,
-    with_gates,
-    with_group_modes,
-)
+from reconciler.api.objects import semantics
 from reconciler.cli.configured import configured_options
 from reconciler.cli.help import Decorator, F, advanced_option, all_of
 from reconciler.errors import Rejected
@@ -48,7 +42,7 @@ checked_policies = _readable_by(_parse_policies)
 
 def _gates(_context: click.Context, _option: click.Parameter, text: str) -> frozenset[str]:
     try:
-        return with_gates(text)
+        return semantics.with_gates(text)
     except Rejected as exc:
         raise click.BadParameter(str(exc)) from exc
 
@@ -72,11 +66,14 @@ def rules_options(func: F, *, in_cluster: bool = True) -> F:
         gates: frozenset[str],
         group_modes: tuple[str, ...],
         exclusion_scopes: tuple[str, ...],
-        release: Release = "1.37",
+        release: semantics.Release = "1.37",
         **rest: Any,
     ) -> Any:
-        modes, scopes = with_group_modes(group_modes), with_exclusion_scopes(exclusion_scopes)
-        return func(rules=Semantics(release, gates, modes, scopes), **rest)
+        modes, scopes = (
+            semantics.with_group_modes(group_modes),
+            semantics.with_exclusion_scopes(exclusion_scopes),
+        )
+        return func(rules=semantics.Semantics(release, gates, modes, scopes), **rest)
 
     configured = configured_options(in_cluster=in_cluster)
     return all_of(configured, _gates_option, group_mode_option, exclusion_scope_option)(command)
@@ -112,7 +109,7 @@ group_mode_option = advanced_option(
     "--group-mode",
     "group_modes",
     multiple=True,
-    callback=_readable_by(with_group_modes),
+    callback=_readable_by(semantics.with_group_modes),
     metavar="DRIVER=MODE",
     help="How to compare a driver's compatibility groups: kep-5963 or pairwise; * stands for all other "
     "drivers.  [default: pairwise for drivers whose devices say compatibleOnlyWith, kep-5963 for others]",
@@ -124,7 +121,7 @@ exclusion_scope_option = advanced_option(
     "--exclusion-scope",
     "exclusion_scopes",
     multiple=True,
-    callback=_readable_by(with_exclusion_scopes),
+    callback=_readable_by(semantics.with_exclusion_scopes),
     metavar="DRIVER=SCOPE",
     help="Which pairs of a driver's devices compatibleOnlyWith judges: counter-set (pairs that share a "
     "counter set, and pairs of which one draws from none) or pool (all); * stands for all other "

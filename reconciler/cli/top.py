@@ -14,22 +14,12 @@ from reconciler.api.manifests.inferred_nodes import bundle_objects
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.plugins import PLUGINS
 from reconciler.cli import cluster
+from reconciler.cli import options as cli_options
 from reconciler.cli.connection import Connection
 from reconciler.cli.contexts import ask_each, check_contexts, contexts_as_json, report_unreached, side_by_side
 from reconciler.cli.exits import NoAnswer, errors_as
 from reconciler.cli.input import read_files, read_valid
 from reconciler.cli.names import completing
-from reconciler.cli.options import (
-    FOR_PEOPLE,
-    Clock,
-    cluster_options,
-    contexts_option,
-    files_option,
-    held_room_option,
-    output_option,
-    pass_clock,
-    strict_option,
-)
 from reconciler.cli.output import Console, echo_value, print_table, remark, remarks_on
 from reconciler.cli.rule_options import rules_options
 from reconciler.cli.top_tables import ORDERS, NamespaceView, UsageView
@@ -56,11 +46,11 @@ def _groupings(_ctx: click.Context, _param: click.Parameter, begun: str) -> list
 
 
 @click.command()
-@cluster_options
-@contexts_option
-@held_room_option
-@files_option(required=False)
-@strict_option
+@cli_options.cluster_options
+@cli_options.contexts_option
+@cli_options.held_room_option
+@cli_options.files_option(required=False)
+@cli_options.strict_option
 @click.option(
     "--by",
     callback=_grouping,
@@ -86,7 +76,7 @@ def _groupings(_ctx: click.Context, _param: click.Parameter, begun: str) -> list
     show_default=True,
     help="Seconds between updates.",
 )
-@output_option(
+@cli_options.output_option(
     "table", "wide", "json", "yaml", explained="wide adds columns; json and yaml are printed once."
 )
 @click.option(
@@ -101,9 +91,9 @@ def _groupings(_ctx: click.Context, _param: click.Parameter, begun: str) -> list
 )
 @click.option("--gangs", is_flag=True, help="Show gangs instead, once: size, pods, domain, why pending.")
 @rules_options
-@pass_clock
+@cli_options.pass_clock
 def top(
-    clock: Clock,
+    clock: cli_options.Clock,
     connection: Connection,
     contexts: tuple[str, ...],
     files: tuple[str, ...],
@@ -145,7 +135,7 @@ def top(
     live = (
         not (files or contexts or once or console.is_dumb_terminal)
         and console.is_terminal
-        and output in FOR_PEOPLE
+        and output in cli_options.FOR_PEOPLE
     )
     options = TopOptions(chosen, drivers, nodes, sort, output, live=live, interval=interval)
     with errors_as(NoAnswer):
@@ -186,7 +176,7 @@ def top(
             remark(note)
 
 
-def _view(options: TopOptions, clock: Clock) -> StoreView[Any]:
+def _view(options: TopOptions, clock: cli_options.Clock) -> StoreView[Any]:
     by_namespace = options.by == "namespace"
     view: StoreView[Any] = NamespaceView(options, clock.now) if by_namespace else UsageView(options)
     if options.sort not in ("name", *view.orders):
@@ -238,7 +228,7 @@ def _show_contexts(
     options: TopOptions,
     rules: Semantics,
     console: Console,
-    clock: Clock,
+    clock: cli_options.Clock,
 ) -> None:
     """Print the devices of several clusters, each line with its context. Exits if one cannot be read."""
     reached = ask_each(connection, contexts, lambda one: cluster.list_objects(KINDS, one))
@@ -254,7 +244,7 @@ def _show_contexts(
             view.take(view.measuring(store)())
     if stores:
         _check(options, stores)
-    if options.output in FOR_PEOPLE:
+    if options.output in cli_options.FOR_PEOPLE:
         parts = [
             (one.context, view.tables() if view.found else [])
             for one, view in zip(reached, views, strict=True)
@@ -276,7 +266,7 @@ def _show_contexts(
 
 
 async def _watch(
-    connection: Connection, rules: Semantics, view: StoreView[Any], console: Console, clock: Clock
+    connection: Connection, rules: Semantics, view: StoreView[Any], console: Console, clock: cli_options.Clock
 ) -> None:
     async def measured(store: Store) -> Iterable[Any]:
         refused = [f"refused: {reason}" for reason in islice(store.refused.values(), MOST_NOTES)]

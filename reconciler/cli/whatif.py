@@ -11,20 +11,9 @@ from msgspec.structs import replace
 from reconciler.allocation.dra.budget import STEPS
 from reconciler.allocation.policies.selection import Policies
 from reconciler.analysis.manifest_world import Fleet, fleet_of_manifests, last_of, of_plugins, single
+from reconciler.analysis.whatif import scenario as scenarios
 from reconciler.analysis.whatif.answering import answer
 from reconciler.analysis.whatif.reading import units_in
-from reconciler.analysis.whatif.scenario import (
-    Answer,
-    Gang,
-    Limit,
-    Lost,
-    Placed,
-    PlacedGang,
-    Refused,
-    Scenario,
-    Unit,
-    as_json,
-)
 from reconciler.api.manifests.bundle import Bundle, storage_of
 from reconciler.api.manifests.inferred_nodes import infer_nodes
 from reconciler.api.objects.claims import DeviceClass
@@ -33,20 +22,12 @@ from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.plugins import kinds_of_plugins
+from reconciler.cli import output as printing
 from reconciler.cli.cluster import KINDS, from_cluster, list_objects, split_held_room
 from reconciler.cli.connection import Connection
 from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
 from reconciler.cli.input import read_files, read_valid
 from reconciler.cli.options import fleet_options, namespace_of, namespace_option
-from reconciler.cli.output import (
-    Console,
-    ProgressTracker,
-    Table,
-    echo_value,
-    print_line,
-    print_table,
-    track_progress,
-)
 from reconciler.cli.rule_options import koordinator_semantics_option, policy_options
 from reconciler.errors import Rejected, counted
 from reconciler.state.nominations import Nomination
@@ -116,7 +97,7 @@ def whatif(
     with errors_as(NoAnswer):
         own = namespace_of(namespace, connection, in_cluster=connection.named) if without else ""
     freed = frozenset(ObjectKey.parse(name, own) for name in without)
-    with errors_as(NoAnswer), track_progress(quiet=output != "table") as progress:
+    with errors_as(NoAnswer), printing.track_progress(quiet=output != "table") as progress:
         first = read_files(files if connection.named else files[:1], progress)
         units = units_in(first, rules, of_plugins=True)
         more = read_files(added, progress)
@@ -125,7 +106,7 @@ def whatif(
         fleet = _fleet(first, units, more, files, connection, progress)
         store = store_of(progress.each("loading objects", fleet.objects), rules)
         baseline = fleet.baseline(store, {"koordinator_semantics": koordinator_semantics})
-        scenario = Scenario(units, count, freed, frozenset(drained))
+        scenario = scenarios.Scenario(units, count, freed, frozenset(drained))
         if not units and not drained:
             raise NoAnswer(f"{files[0]} has no pending claim, no template and no pod")
         progress.stage("placing")
@@ -136,11 +117,11 @@ def whatif(
 
 def _fleet(
     first: Bundle,
-    units: tuple[Unit | Gang, ...],
+    units: tuple[scenarios.Unit | scenarios.Gang, ...],
     more: Bundle,
     files: tuple[str, ...],
     connection: Connection,
-    progress: ProgressTracker,
+    progress: printing.ProgressTracker,
 ) -> Fleet:
     """Read the fleet."""
     if not connection.named:
@@ -167,7 +148,7 @@ def _fleet(
 
 
 def _listed(
-    units: tuple[Unit | Gang, ...], first: Bundle, connection: Connection
+    units: tuple[scenarios.Unit | scenarios.Gang, ...], first: Bundle, connection: Connection
 ) -> tuple[list[ApiObject], list[ApiObject], tuple[Nomination, ...]]:
     """Read a cluster. Only pods without claims can be placed on one that does not serve claims."""
     claims = any(unit.claims for unit in single(units))
@@ -189,48 +170,52 @@ def _listed(
     return list(read_valid(listed)), list(read_valid(machines)), held
 
 
-def _print_result(result: Answer, units: tuple[Unit | Gang, ...], output: str) -> None:
+def _print_result(
+    result: scenarios.Answer, units: tuple[scenarios.Unit | scenarios.Gang, ...], output: str
+) -> None:
     if output == "table":
         print_answer(result, units, sys.stdout)
     else:
-        echo_value(as_json(result), output)
+        printing.echo_value(scenarios.as_json(result), output)
 
 
 SHOWN_COPIES = 20
 """Copies to list with their devices; for further copies, only the nodes are counted"""
 
 
-def print_answer(answer: Answer, units: Sequence[Unit | Gang], out: TextIO) -> None:
+def print_answer(
+    answer: scenarios.Answer, units: Sequence[scenarios.Unit | scenarios.Gang], out: TextIO
+) -> None:
     """Print the verdict, then the placements, then the lost claims."""
-    console = Console(out)
+    console = printing.Console(out)
     for line in _verdict(answer, units):
-        print_line(console, line)
+        printing.print_line(console, line)
     for line in _gangs(answer.gangs):
-        print_line(console, line)
+        printing.print_line(console, line)
     shown = [one for one in answer.placed if one.copy <= SHOWN_COPIES]
     if shown:
         console.print()
-        print_table(console, _placements(shown))
+        printing.print_table(console, _placements(shown))
     if len(answer.placed) > len(shown):
         nodes = Counter(one.node or "no node" for one in answer.placed[len(shown) :])
-        print_line(
+        printing.print_line(
             console, f"and on: {', '.join(f'{node} ({count})' for node, count in sorted(nodes.items()))}"
         )
     if answer.lost:
         console.print()
-        print_table(console, _losses(answer.lost))
+        printing.print_table(console, _losses(answer.lost))
     if answer.freed:
-        print_line(console, f"assumed free: {', '.join(map(str, answer.freed))}")
+        printing.print_line(console, f"assumed free: {', '.join(map(str, answer.freed))}")
 
 
-def _verdict(answer: Answer, units: Sequence[Unit | Gang]) -> Iterator[str]:
+def _verdict(answer: scenarios.Answer, units: Sequence[scenarios.Unit | scenarios.Gang]) -> Iterator[str]:
     names = ", ".join(unit.name for unit in units)
     match answer.limit:
-        case Limit.NOTHING:
+        case scenarios.Limit.NOTHING:
             pass
-        case Limit.ASKED:
+        case scenarios.Limit.ASKED:
             yield f"fits: {names}" if answer.copies == 1 else f"fits {answer.copies} times: {names}"
-        case Limit.BOUND:
+        case scenarios.Limit.BOUND:
             yield f"fits at least {answer.copies} times: {names}"
         case _ if answer.copies and not answer.asked:
             yield f"fits {_times(answer.copies)}: {names}"
@@ -239,18 +224,18 @@ def _verdict(answer: Answer, units: Sequence[Unit | Gang]) -> Iterator[str]:
         case _:
             yield f"does not fit: {names}"
     if answer.refused is not None:
-        verdict = "may fit" if answer.limit is Limit.GAVE_UP else "does not fit"
+        verdict = "may fit" if answer.limit is scenarios.Limit.GAVE_UP else "does not fit"
         yield f"copy {answer.refused.copy} {verdict}: {answer.refused.unit}: {_why(answer.refused)}"
-    if answer.lost or answer.limit is Limit.NOTHING:
+    if answer.lost or answer.limit is scenarios.Limit.NOTHING:
         claims = sum(len(one.claims) for one in answer.lost)
-        stuck = sum(len(one.claims) for one in answer.lost if isinstance(one.elsewhere, Refused))
+        stuck = sum(len(one.claims) for one in answer.lost if isinstance(one.elsewhere, scenarios.Refused))
         pods = [one for one in answer.lost if not one.claims]
-        stuck += sum(isinstance(one.elsewhere, Refused) for one in pods)
+        stuck += sum(isinstance(one.elsewhere, scenarios.Refused) for one in pods)
         also = f" and {counted(len(pods), 'pod')} with Koordinator's devices" if pods else ""
         yield f"lost: {counted(claims, 'claim')}{also}; {stuck} cannot be allocated elsewhere"
 
 
-def _gangs(gangs: Sequence[PlacedGang]) -> Iterator[str]:
+def _gangs(gangs: Sequence[scenarios.PlacedGang]) -> Iterator[str]:
     for one in gangs[:SHOWN_COPIES]:
         where = " and ".join(f"{key}={value}" for key, value in one.domain)
         nodes = counted(len({seat.node for seat in one.seats}), "node")
@@ -263,12 +248,12 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-def _why(refused: Refused) -> str:
+def _why(refused: scenarios.Refused) -> str:
     return f"{refused.reason}: {refused.message}"
 
 
-def _placements(placed: Iterable[Placed]) -> Table:
-    table = Table(("COPY", "CLAIM", "REQUEST", "DEVICE", "NODE"), names=2)
+def _placements(placed: Iterable[scenarios.Placed]) -> printing.Table:
+    table = printing.Table(("COPY", "CLAIM", "REQUEST", "DEVICE", "NODE"), names=2)
     for one in placed:
         for claim, request, device in one.devices:
             table.add((str(one.copy), str(claim), request, str(device), one.node or "-"))
@@ -277,13 +262,13 @@ def _placements(placed: Iterable[Placed]) -> Table:
     return table
 
 
-def _losses(lost: Iterable[Lost]) -> Table:
-    table = Table(("LOST", "POD", "HOLDS NOW", "ELSEWHERE"), names=2)
+def _losses(lost: Iterable[scenarios.Lost]) -> printing.Table:
+    table = printing.Table(("LOST", "POD", "HOLDS NOW", "ELSEWHERE"), names=2)
     for one in lost:
         match one.elsewhere:
-            case Placed(node=node, devices=devices):
+            case scenarios.Placed(node=node, devices=devices):
                 where = "\n".join([f"{device} on {node or 'no node'}" for _, _, device in devices])
-            case Refused() as refused:
+            case scenarios.Refused() as refused:
                 where = f"nowhere: {_why(refused)}"
         pod = str(one.pod) if one.pod is not None else "-"
         claims = "\n".join(map(str, one.claims)) or "-"

@@ -10,14 +10,7 @@ from typing import NamedTuple
 import structlog
 from msgspec.structs import replace
 
-from reconciler.allocation.policies.demand import (
-    NO_DEMAND,
-    Demand,
-    LearntDemand,
-    ReadDemand,
-    demand_differs,
-    read_demand,
-)
+from reconciler.allocation.policies import demand as demands
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.manifests.documents import file_text
 from reconciler.api.objects.changes import Changed, Notice, Replaced
@@ -31,12 +24,12 @@ from reconciler.errors import Malformed, Retry
 from reconciler.state.nodes.room import CPU, demand
 
 
-def read_demand_file(path: Path) -> ReadDemand:
+def read_demand_file(path: Path) -> demands.ReadDemand:
     """The demand in a file, and the shapes that are left out. Raises Malformed if nothing can be read."""
     text = file_text(path)
     if isinstance(text, Malformed):
         raise text
-    return read_demand(text, str(path))
+    return demands.read_demand(text, str(path))
 
 
 log = structlog.get_logger()
@@ -48,7 +41,7 @@ DEMAND, AT, COMPARED = "demand", "at", "comparison"
 class Kept(NamedTuple):
     """What the ConfigMap holds."""
 
-    demand: Demand = NO_DEMAND
+    demand: demands.Demand = demands.NO_DEMAND
     at: datetime | None = None
     """When it was counted. Claims that were created before are in it"""
 
@@ -59,7 +52,7 @@ def read_kept(data: Mapping[str, str], source: str) -> tuple[Kept, tuple[Malform
         at = datetime.fromisoformat(data.get(AT, ""))
     except ValueError as exc:
         raise Malformed(source, AT, "must be a time in RFC 3339 format") from exc
-    found = read_demand(data.get(DEMAND, ""), f"{source} {DEMAND}")
+    found = demands.read_demand(data.get(DEMAND, ""), f"{source} {DEMAND}")
     return Kept(found.demand, at if at.tzinfo is not None else at.replace(tzinfo=UTC)), found.refused
 
 
@@ -88,7 +81,7 @@ class DemandConfigMap:
             log.warning("shape of the demand refused", error=str(problem))
         return kept
 
-    async def write(self, demand: Demand, at: datetime, comparison: str = "") -> bool:
+    async def write(self, demand: demands.Demand, at: datetime, comparison: str = "") -> bool:
         """Replace what it holds. Returns whether it did; False also where somebody else has changed it.
 
         `comparison` is what people may read there; it is not read back.
@@ -115,7 +108,7 @@ class PoliciesInUse:
     def __call__(self) -> Policies:
         return self._current
 
-    def learn(self, demand: Demand) -> None:
+    def learn(self, demand: demands.Demand) -> None:
         """Keep room for another demand from the next question on."""
         self._current = replace(self._current, demand=demand)
         self._record(self._current)
@@ -161,7 +154,7 @@ class DemandLearner:
         self._now = now
         self._comparison = comparison
         self._seen: deque[Seen] = deque(maxlen=BACKLOG)
-        self._learnt = LearntDemand(half_life)
+        self._learnt = demands.LearntDemand(half_life)
         self.counted = 0
         """Claims that this process counted"""
 
@@ -231,6 +224,6 @@ class DemandLearner:
     def _publish(self) -> None:
         """Let decisions use the demand, if it is another one than theirs."""
         now = self._learnt.demand(self._now().timestamp()).without_slow(self._store.snapshot())
-        if now.shapes and demand_differs(self._policies().demand, now):
+        if now.shapes and demands.demand_differs(self._policies().demand, now):
             self._policies.learn(now)
             log.info("demand learnt", shapes=len(now.shapes), digest=now.digest, counted=self.counted)

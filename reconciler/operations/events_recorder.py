@@ -20,15 +20,8 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import GATE, Pod, claims_of
 from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
 from reconciler.cluster.kinds import Served
-from reconciler.control.decisions.allocating import (
-    Allocated,
-    AllocationUnreadable,
-    DevicesGiven,
-    ExclusionViolated,
-    HeldTwice,
-    Ungated,
-    Waits,
-)
+from reconciler.control.decisions import allocating as decisions
+from reconciler.control.decisions.allocating import Waits
 from reconciler.control.decisions.declaration import Decision
 from reconciler.control.decisions.every import Evicted, MoveEvicted, MovesAborted
 from reconciler.control.handler import Decide, Step
@@ -188,8 +181,10 @@ class Explainer:
 BACKLOG = 256
 """Queued decisions of each sort; further ones have no Event"""
 
-Outcome = Allocated | DevicesGiven | Ungated | Evicted | MoveEvicted | MovesAborted
-Finding = HeldTwice | ExclusionViolated | AllocationUnreadable
+Outcome = (
+    decisions.Allocated | decisions.DevicesGiven | decisions.Ungated | Evicted | MoveEvicted | MovesAborted
+)
+Finding = decisions.HeldTwice | decisions.ExclusionViolated | decisions.AllocationUnreadable
 
 
 class EventInbox:
@@ -208,10 +203,17 @@ class EventInbox:
         match decision:
             case Waits():
                 self.lasting.add(decision)
-            case Allocated() | DevicesGiven() | Ungated() | Evicted() | MoveEvicted() | MovesAborted():
+            case (
+                decisions.Allocated()
+                | decisions.DevicesGiven()
+                | decisions.Ungated()
+                | Evicted()
+                | MoveEvicted()
+                | MovesAborted()
+            ):
                 if not self.outcomes.full():
                     self.outcomes.put_nowait(decision)
-            case HeldTwice() | ExclusionViolated() | AllocationUnreadable():
+            case decisions.HeldTwice() | decisions.ExclusionViolated() | decisions.AllocationUnreadable():
                 if not self.findings.full():
                     self.findings.put_nowait(decision)
 
@@ -305,13 +307,13 @@ class EventRecorder:
             return
         name, pod = outcome.decision_id, self._pod(outcome.pod)
         match outcome:
-            case Allocated(devices=devices, node=node):
+            case decisions.Allocated(devices=devices, node=node):
                 text = allocated_note(devices, node)
                 for claim in self._claims([outcome.claim]):
                     yield Notice(self._regarding(claim), ALLOCATED, text, name, "Normal", related=pod)
-            case DevicesGiven(devices=devices, node=node) if pod is not None:
+            case decisions.DevicesGiven(devices=devices, node=node) if pod is not None:
                 yield Notice(pod, ALLOCATED, allocated_note(devices, node), name, "Normal")
-            case Ungated() if pod is not None:
+            case decisions.Ungated() if pod is not None:
                 yield Notice(pod, UNGATED, UNGATED_NOTE, name, "Normal", UNGATING)
 
     def _of_leaving(self, outcome: Evicted | MoveEvicted | MovesAborted) -> Notice:
@@ -330,13 +332,13 @@ class EventRecorder:
 
     def _of_finding(self, finding: Finding) -> Iterator[Notice]:
         """On the claims that still hold devices, and on the pods that they are reserved for."""
-        if isinstance(finding, AllocationUnreadable):
+        if isinstance(finding, decisions.AllocationUnreadable):
             pod = self._pod(finding.pod)
             if pod is not None:
                 text = unreadable_note(finding)
                 yield Notice(pod, UNREADABLE, text, finding.decision_id, action=AUDITING)
             return
-        reason = HELD_TWICE if isinstance(finding, HeldTwice) else INCOMPATIBLE
+        reason = HELD_TWICE if isinstance(finding, decisions.HeldTwice) else INCOMPATIBLE
         text = finding_note(finding)
         claims = [claim for claim in self._claims(finding.claims) if claim.allocation is not None]
         concerned: list[ApiObject] = [*claims, *self._users(claims)]
@@ -376,7 +378,7 @@ MOST_NAMED = 8
 UNGATED_NOTE = f"Removed the scheduling gate {GATE}: all its devices are allocated."
 
 
-def unreadable_note(finding: AllocationUnreadable) -> str:
+def unreadable_note(finding: decisions.AllocationUnreadable) -> str:
     """What follows from an annotation that cannot be read, and what to do."""
     return (
         f"{finding.message}. All devices of its types on node {finding.node} count as held. "
@@ -428,9 +430,9 @@ def named_devices(devices: tuple[DeviceID, ...]) -> str:
     return f"{shown} and {more} more" if more > 0 else shown
 
 
-def finding_note(finding: HeldTwice | ExclusionViolated) -> str:
+def finding_note(finding: decisions.HeldTwice | decisions.ExclusionViolated) -> str:
     """What is wrong with held devices, and what to do."""
-    if isinstance(finding, HeldTwice):
+    if isinstance(finding, decisions.HeldTwice):
         holders = ", ".join(map(str, finding.claims))
         what = f"Device {finding.device} is held by {holders}, but only one claim can hold it"
     else:

@@ -15,10 +15,11 @@ from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.control.relocation.moves import MovesAdvice
+from reconciler.control.units import Unit
 from reconciler.operations.metrics.devices import Capacity
 from reconciler.operations.page.panels import Recent
 from reconciler.operations.page.routes import page_routes
-from reconciler.operations.page.sources import Fact, GangEntry, PendingUnit, PlacementView, Question, Sources
+from reconciler.operations.page.sources import Fact, GangEntry, PendingUnit, PlacementView, Sources
 from reconciler.operations.serving.access import local_only
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.serving.server import serving
@@ -113,7 +114,7 @@ class StillSources(Sources):
     def pending_version(self) -> Hashable:
         return len(self.still.waiting), self.still.fleet.changes if self.still.fleet else 0
 
-    def explain(self, _question: Question) -> None:
+    def explain(self, _unit: Unit) -> None:
         return None
 
     def gangs(self) -> tuple[list[GangKey], list[GangKey]]:

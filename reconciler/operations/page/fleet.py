@@ -8,17 +8,8 @@ import numpy as np
 from msgspec import Struct
 
 from kernels.types import Codes, Rows
+from reconciler.analysis.capacity import use as usage
 from reconciler.analysis.capacity.layout import tainted_devices
-from reconciler.analysis.capacity.use import (
-    LABEL,
-    Groups,
-    PhysicalUse,
-    choices,
-    chosen,
-    groups_of,
-    of_sets,
-    physical_use,
-)
 from reconciler.operations.metrics.catalogue import OTHER
 from reconciler.operations.metrics.devices import STATES, Holdings, state_masks
 from reconciler.operations.page.charts import Charts
@@ -33,11 +24,11 @@ MOST_CELLS = 600
 """Cells that are shown; more are not looked at one by one"""
 
 
-def use_of(snapshot: Snapshot) -> PhysicalUse:
+def use_of(snapshot: Snapshot) -> usage.PhysicalUse:
     """The use of all physical devices of the fleet."""
     occupancy, counted = snapshot.occupancy, offered(snapshot.topology)
     taken = (occupancy.held | occupancy.sharing) & counted
-    return physical_use(snapshot.fleet, counted, taken, occupancy.free & counted, occupancy.left)
+    return usage.physical_use(snapshot.fleet, counted, taken, occupancy.free & counted, occupancy.left)
 
 
 class Troubles(NamedTuple):
@@ -66,13 +57,13 @@ class Troubles(NamedTuple):
 
 
 def troubles(
-    snapshot: Snapshot, used: PhysicalUse, of_device: Rows, size: int, *, mixed: int = 0
+    snapshot: Snapshot, used: usage.PhysicalUse, of_device: Rows, size: int, *, mixed: int = 0
 ) -> Troubles:
     """The trouble of each group; `of_device` (D,) is the group of each device, below `size`. Counter sets of
     devices of several groups are in the group `mixed`.
     """
     fleet, topology = snapshot.fleet, snapshot.topology
-    of_set = of_sets(of_device, fleet, mixed=mixed)
+    of_set = usage.of_sets(of_device, fleet, mixed=mixed)
     over = (snapshot.occupancy.left < 0).any(axis=1)
     broken = fleet.start[[at for at in readiness(topology).problems if fleet.pools[at].size]]
     tainted = offered(topology) & tainted_devices(fleet, topology.rules)
@@ -104,15 +95,15 @@ class HeatPanel(Panel, part="heat", area="top", title="Heat map"):
         if not self.sources.ready():
             return [self.renderer.part(self.id, "heat.html", {"ready": False})]
         snapshot = self.sources.snapshot()
-        by = chosen(query.by, snapshot.topology)
-        used, groups = use_of(snapshot), groups_of(by, snapshot.topology)
+        by = usage.chosen(query.by, snapshot.topology)
+        used, groups = use_of(snapshot), usage.groups_of(by, snapshot.topology)
         cells = sorted(_cells(query, by, snapshot, used, groups), key=lambda cell: _natural(cell.name))
         values: dict[str, object] = {
             "ready": True,
             "by": title(by),
             "choices": [
                 (title(one), "" if one == by else query.narrowed(at=self.id, by=one, cell=""))
-                for one in choices(snapshot.topology)
+                for one in usage.choices(snapshot.topology)
             ],
             "cells": cells[:MOST_CELLS],
             "hidden": len(cells[MOST_CELLS:]),
@@ -127,12 +118,14 @@ class HeatPanel(Panel, part="heat", area="top", title="Heat map"):
 
 def title(by: str) -> str:
     """What devices are grouped by, as `top` heads its column."""
-    return by.removeprefix(LABEL).rpartition("/")[2]
+    return by.removeprefix(usage.LABEL).rpartition("/")[2]
 
 
-def _cells(query: Query, by: str, snapshot: Snapshot, used: PhysicalUse, groups: Groups) -> Iterator[Cell]:
+def _cells(
+    query: Query, by: str, snapshot: Snapshot, used: usage.PhysicalUse, groups: usage.Groups
+) -> Iterator[Cell]:
     size, fleet = len(groups.names), snapshot.fleet
-    of = used.of(of_sets(groups.of, fleet), groups.of)
+    of = used.of(usage.of_sets(groups.of, fleet), groups.of)
     physical, full, use = (
         np.bincount(of, weights=one, minlength=size) for one in (None, used.full, used.use)
     )
@@ -292,7 +285,7 @@ def node_list(query: Query, snapshot: Snapshot, charts: Charts, sources: Sources
     place = np.array([*(position.get(name, size) for name in fleet.vocabulary.nodes.values), size])
     node_of = place[fleet.codes["node"]]
     used, counted = use_of(snapshot), offered(snapshot.topology)
-    of_physical = used.of(of_sets(node_of, fleet, mixed=size), node_of)
+    of_physical = used.of(usage.of_sets(node_of, fleet, mixed=size), node_of)
     use, count = (np.bincount(of_physical, weights=one, minlength=size + 1) for one in (used.use, None))
     mean = np.divide(use, count, out=np.full(size + 1, -1.0), where=count > 0)
     devices = np.bincount(node_of[counted], minlength=size + 1)

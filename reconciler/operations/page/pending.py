@@ -11,10 +11,11 @@ from msgspec import Struct, field
 from reconciler.allocation.explanation import Explanation, Request
 from reconciler.allocation.reason_table import remedy
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.control.units import Kind, Unit
 from reconciler.operations.page.fleet import BAR
 from reconciler.operations.page.parts import Panel, Part
 from reconciler.operations.page.query import MAX_COMPARED, Query, matches, shown
-from reconciler.operations.page.sources import PendingUnit, Question, Sources
+from reconciler.operations.page.sources import PendingUnit, Sources
 
 AT_ONCE = 500
 """Units that are grouped before the event loop may run other tasks"""
@@ -273,7 +274,7 @@ class Explainer:
         self._sources = sources
         self._next = float("-inf")
 
-    def answer(self, question: Question) -> Explanation | None:
+    def answer(self, question: Unit) -> Explanation | None:
         """None if there is nothing to decide. Raises Busy during the pause."""
         began = self._sources.clock()
         if began < self._next:
@@ -285,7 +286,7 @@ class Explainer:
             self._next = ended + (ended - began) * (1 / SHARE - 1)
 
 
-def explanation_values(question: Question, explanation: Explanation | None) -> dict[str, object]:
+def explanation_values(question: Unit, explanation: Explanation | None) -> dict[str, object]:
     """The values of the template."""
     named = f"{question.kind} {shown(str(question.key))}"
     if explanation is None:
@@ -306,11 +307,11 @@ def explanation_values(question: Question, explanation: Explanation | None) -> d
     }
 
 
-def question_of(kind: str, namespace: str, name: str) -> Question | None:
+def question_of(kind: str, namespace: str, name: str) -> Unit | None:
     """The question of a request; None if it has no valid name."""
     if kind not in ("claim", "pod") or not name or len(name) > 253 or len(namespace) > 253:
         return None
-    return Question(kind, ObjectKey(namespace, name))
+    return Unit(Kind(kind), ObjectKey(namespace, name))
 
 
 def _request(request: Request, explanation: Explanation) -> dict[str, object]:

@@ -59,13 +59,6 @@ class GangEntry(NamedTuple):
     message: str
 
 
-class Question(NamedTuple):
-    """Asks why a claim, or a pod with its claims, is pending."""
-
-    kind: str
-    key: ObjectKey
-
-
 class PolicyRow(NamedTuple):
     """What a placement policy would have done in the sampled decisions."""
 
@@ -270,9 +263,8 @@ class Sources:
             return next(filter(None, (view.created(key) for view in self.plugins)), "")
         return (known.metadata.creation_timestamp or "") if known is not None else ""
 
-    def explain(self, question: Question) -> Explanation | None:
+    def explain(self, unit: Unit) -> Explanation | None:
         """Explain a pending claim or pod, in some milliseconds. None if there is nothing to decide."""
-        unit = Unit(Kind(question.kind), question.key)
         if not self._intake.listed.is_set():
             return None
         reason = self._pending.reason(unit)
