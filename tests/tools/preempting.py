@@ -9,6 +9,7 @@ import pytest
 from reconciler.api.objects.claims import ALLOCATED_AT
 from reconciler.control.decisions.allocating import Ungated
 from reconciler.control.relocation import preemptor
+from tests.tools import small_fleet
 from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
 from tests.tools.watched_reconciler import Watched
@@ -47,18 +48,9 @@ def important(name: str, *claims: str, **spec: Any) -> dict[str, Any]:
 
 def budget(allowed: int) -> dict[str, Any]:
     """Covers every pod."""
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": "all", "namespace": "default"},
-        "spec": {"selector": {}, "minAvailable": 1},
-        "status": {
-            "disruptionsAllowed": allowed,
-            "currentHealthy": 2,
-            "desiredHealthy": 1,
-            "expectedPods": 2,
-        },
-    }
+    made = small_fleet.budget("all", allowed, minAvailable=1)
+    made["status"] |= {"currentHealthy": 2, "desiredHealthy": 1, "expectedPods": 2}
+    return made
 
 
 def with_label(shown: dict[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from reconciler.api.versions.reading import read
 from reconciler.state.nominations import HeldPlace, Nomination, of_claim
 from tests.tools.builders import Object, counter_slice, device, device_class, request, resource_slice, wants
 from tests.tools.gangs import child_of, composite_group, pod_group
-from tests.tools.small_fleet import DRIVER, claim, held, pod
+from tests.tools.small_fleet import DRIVER, budget, claim, held, pod
 
 PARTS = {"whole": range(4), "half-0": range(2), "half-1": range(2, 4), **{f"q-{n}": [n] for n in range(4)}}
 """A device that can be cut in two or four, by the slices that each part draws"""
@@ -274,13 +274,7 @@ class _Draw:
 
 def _budget(apps: str, allowed: int) -> Object:
     selector = {"matchExpressions": [{"key": "app", "operator": "In", "values": [*apps]}]}
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": f"budget-{apps}", "namespace": "default"},
-        "spec": {"selector": selector},
-        "status": {"disruptionsAllowed": allowed},
-    }
+    return budget(f"budget-{apps}", allowed, selector=selector)
 
 
 # -- Pods that run with their claims, for tests of who has to leave.

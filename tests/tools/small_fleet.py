@@ -82,6 +82,17 @@ def pod(
     }
 
 
+def budget(name: str = "b", allowed: int | None = None, **spec: Any) -> Object:
+    """A PodDisruptionBudget for all pods, or for those of a `selector`."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"selector": {}, **spec},
+        **({} if allowed is None else {"status": {"disruptionsAllowed": allowed}}),
+    }
+
+
 def held(driver: str, pool: str, *names: str, on: str | None = None) -> Object:
     """The status of a claim that somebody allocated before."""
     allocation: Object = {

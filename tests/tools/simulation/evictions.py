@@ -26,6 +26,7 @@ from tests.tools.simulation.audit.claims import claims_of
 from tests.tools.simulation.audit.history import STALE
 from tests.tools.simulation.fleet import Object
 from tests.tools.simulation.replicas import owns, problems_of_move
+from tests.tools.small_fleet import budget
 
 URGENT = "urgent"
 """The PriorityClass whose pods may preempt"""
@@ -214,12 +215,7 @@ def _runs(pod: Any) -> bool:
 
 
 def _budget(team: str) -> Object:
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": team, "namespace": "default"},
-        "spec": {"selector": {"matchLabels": {"team": team}}, "minAvailable": 1},
-    }
+    return budget(team, selector={"matchLabels": {"team": team}}, minAvailable=1)
 
 
 def _allowing(allowed: int) -> Callable[[Object], Object]:

@@ -17,7 +17,7 @@ from reconciler.control.relocation.relocator import RoomPlan, RoomQuestion
 from reconciler.ha.shard import Shard
 from reconciler.state.nominations import own_of
 from reconciler.state.trial import Forked
-from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
+from tests.tools.small_fleet import DRIVER, budget, claim, device_class, devices, held, node, pod
 from tests.tools.unit_pictures import intake, key, pod_unit, step
 
 OURS = Ownership(drivers=frozenset({DRIVER}))
@@ -108,18 +108,15 @@ async def test_a_gang_keeps_its_minimum_and_leaves_whole_only_as_advice():
     assert plan(fleet(*user("x", "d0", spare), *user("y", "d1", spare))).acts
 
 
+def allowing(name: str, evictions: int) -> PodDisruptionBudget:
+    found = read(budget(name, evictions))
+    assert isinstance(found, PodDisruptionBudget)
+    return found
+
+
 @pytest.mark.parametrize(("allowed", "acts"), [(0, False), (1, True)])
 async def test_a_budget_makes_a_plan_advice(allowed: int, acts: bool):
-    made = {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": "b", "namespace": "default"},
-        "spec": {"selector": {}},
-        "status": {"disruptionsAllowed": allowed},
-    }
-    budget = read(made)
-    assert isinstance(budget, PodDisruptionBudget)
-    found = plan(fleet(*user("x", "d0"), *user("y", "d1")), budget)
+    found = plan(fleet(*user("x", "d0"), *user("y", "d1")), allowing("b", allowed))
     assert found.victims
     assert found.acts is acts
     assert ("default/b allows no further eviction" in found.advice) is not acts
@@ -127,14 +124,7 @@ async def test_a_budget_makes_a_plan_advice(allowed: int, acts: bool):
 
 async def test_a_pod_that_several_budgets_cover_stays():
     """The server refuses such an eviction."""
-    made = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "spec": {"selector": {}}}
-    both = []
-    for name in "ab":
-        budget = read(
-            {**made, "metadata": {"name": name, "namespace": "default"}, "status": {"disruptionsAllowed": 9}}
-        )
-        assert isinstance(budget, PodDisruptionBudget)
-        both.append(budget)
+    both = [allowing(name, 9) for name in "ab"]
     assert plan(fleet(*user("x", "d0"), *user("y", "d1")), *both).refused
 
 

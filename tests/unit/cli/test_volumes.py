@@ -11,45 +11,20 @@ from click.testing import CliRunner
 from reconciler.cli import main
 from reconciler.embedded import ApiServer, serve
 from tests.tools.small_fleet import Object, claim, device_class, devices, node, pod, template
+from tests.tools.volume_scenarios import volume, volume_claim
 
 pytestmark = pytest.mark.loopback
 
 
-def volume(on: str) -> list[Object]:
+def data(on: str) -> list[Object]:
     """A claim of a volume, and the volume that it has, on one node."""
-    field = {"key": "kubernetes.io/hostname", "operator": "In", "values": [on]}
-    source: Any = {
-        "accessModes": ["ReadWriteOnce"],
-        "capacity": {"storage": "1Gi"},
-        "csi": {"driver": "csi.example.com", "volumeHandle": "pv"},
-        "claimRef": {"namespace": "default", "name": "data", "uid": "data"},
-        "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [field]}]}},
-    }
-    return [
-        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pv"}, "spec": source},
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "metadata": {
-                "name": "data",
-                "namespace": "default",
-                "uid": "data",
-                "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
-            },
-            "spec": {
-                "volumeName": "pv",
-                "accessModes": ["ReadWriteOnce"],
-                "resources": {"requests": {"storage": "1Gi"}},
-            },
-            "status": {"phase": "Bound"},
-        },
-    ]
+    return [volume("pv", on, of="data"), volume_claim("data", volume="pv") | {"status": {"phase": "Bound"}}]
 
 
 def fleet() -> list[Object]:
     """Two nodes with a device each; the volume is on the second."""
     nodes = [node(name, **{"kubernetes.io/hostname": name}) for name in ("n1", "n2")]
-    return [device_class(), *nodes, devices("n1", "d0"), devices("n2", "d0"), *volume("n2")]
+    return [device_class(), *nodes, devices("n1", "d0"), devices("n2", "d0"), *data("n2")]
 
 
 def with_volume(name: str, *claims: str, **fields: Any) -> Object:

@@ -6,6 +6,7 @@ import pytest
 
 from reconciler.api.validation.served_kinds import POD_GROUP
 from reconciler.embedded import ApiServer
+from tests.tools import small_fleet
 from tests.tools.driving import MERGE, PODS, call, causes, ok, pod, refused, take
 from tests.tools.gangs import child_of, composite_group, coscheduling_group, pod_group
 from tests.tools.small_fleet import pod as gated_pod
@@ -188,12 +189,7 @@ BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 
 
 def budget(**spec: Any) -> dict[str, Any]:
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": "b"},
-        "spec": {"selector": {"matchLabels": {"app": "a"}}, **spec},
-    }
+    return small_fleet.budget("b", selector={"matchLabels": {"app": "a"}}, **spec)
 
 
 def test_the_status_is_written_apart_from_the_spec():

@@ -36,12 +36,7 @@ SAID: tuple[dict[str, Any], ...] = (
     {},
     {vocabulary.JOINT_ALLOCATE: SAME},
     {vocabulary.ALLOCATE_HINT: {"rdma": {"vfSelector": {}}}},
-    {
-        vocabulary.ALLOCATE_HINT: {
-            "gpu": {"exclusivePolicy": "PCIeLevel"},
-            "rdma": {"exclusivePolicy": "DeviceLevel"},
-        }
-    },
+    {vocabulary.ALLOCATE_HINT: ALONE},
 )
 
 

@@ -27,7 +27,7 @@ from reconciler.errors import Rejected
 from tests.tools.builders import Object, gpu_slice, version
 from tests.tools.examples import examples
 from tests.tools.room_worlds import room_world
-from tests.tools.small_fleet import DRIVER, claim, device_class, held, node, pod
+from tests.tools.small_fleet import DRIVER, budget, claim, device_class, held, node, pod
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}
 
@@ -167,13 +167,7 @@ def test_what_belongs_to_the_node_stays_and_claims_without_pods_are_named():
 
 
 def test_a_budget_without_an_eviction_is_named():
-    budget = {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": "keep", "namespace": "default"},
-        "spec": {"selector": {}},
-    }
-    world = fleet(*running("one", "gpu-0", "a"), budget)
+    world = fleet(*running("one", "gpu-0", "a"), budget("keep"))
     answer = drain(world, without_nodes(frozenset("a"), world))
     assert [str(key) for key in answer.steps[0].waits_for] == ["default/keep"]
     assert answer.empties

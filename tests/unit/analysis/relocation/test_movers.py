@@ -16,6 +16,7 @@ from reconciler.errors import Rejected
 from reconciler.state.nominations import HeldPlace, Nomination, of_claim
 from tests.tools.builders import Object, device, node, resource_slice
 from tests.tools.machines import DRIVER, claim_of, device_class, halves, objects_of, pod_of, wholes
+from tests.tools.small_fleet import budget
 
 PCIE = "resource.kubernetes.io/pcieRoot"
 
@@ -115,14 +116,8 @@ def test_a_pod_stays_while_another_one_that_does_not_run_yet_names_its_claim(pha
 def test_a_pod_stays_if_its_budget_lets_none_go(allowed: int, expected: list[str]):
     claim, pod = quarter("p", "n0")
     pod["metadata"]["labels"] = {"app": "p"}
-    budget = {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": "b", "namespace": "default"},
-        "spec": {"selector": {"matchLabels": {"app": "p"}}},
-        "status": {"disruptionsAllowed": allowed},
-    }
-    assert movable(claim, pod, budget) == expected
+    covers = budget("b", allowed, selector={"matchLabels": {"app": "p"}})
+    assert movable(claim, pod, covers) == expected
 
 
 def summary(answer: Answer) -> tuple[int, int, list[str], bool]:

@@ -21,7 +21,7 @@ from tests.tools.builders import device, gpu_slice, resource_slice
 from tests.tools.examples import examples
 from tests.tools.room_twin import difference, leaving
 from tests.tools.room_worlds import names, room_world, running
-from tests.tools.small_fleet import DRIVER, Object, claim, device_class, node, pod
+from tests.tools.small_fleet import DRIVER, Object, budget, claim, device_class, node, pod
 from tests.tools.volume_scenarios import mounting, volume, volume_claim
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}
@@ -167,34 +167,23 @@ def test_it_goes_where_it_was_seen_to_fit_if_the_search_of_all_nodes_gives_up(mo
 
 
 def test_a_budget_is_spared_before_a_priority():
-    budget = {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": "keep", "namespace": "default"},
-        "spec": {"selector": {"matchExpressions": [{"key": "app", "operator": "In", "values": ["a", "c"]}]}},
-    }
-    assert names(advice(*FULL, budget)) == ["b"]
-    both = advice(*FULL, budget, count=2)
+    apps = {"matchExpressions": [{"key": "app", "operator": "In", "values": ["a", "c"]}]}
+    keep = budget("keep", selector=apps)
+    assert names(advice(*FULL, keep)) == ["b"]
+    both = advice(*FULL, keep, count=2)
     assert names(both) == ["a", "b"]
     assert {str(key): count for key, count in (both.violated or {}).items()} == {"default/keep": 1}
 
 
 def test_a_budget_that_always_allows_it_ignores_pods_that_are_not_ready():
-    budget = {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": "keep", "namespace": "default"},
-        "spec": {"selector": {}, "unhealthyPodEvictionPolicy": "AlwaysAllow"},
-    }
     ready = [
         {**one, "status": {**one.get("status", {}), "conditions": [{"type": "Ready", "status": "True"}]}}
         if one["kind"] == "Pod" and one["metadata"]["name"] != "b"
         else one
         for one in FULL
     ]
-    assert names(advice(*ready, budget)) == ["b"]
-    budget["spec"] = {"selector": {}}
-    assert names(advice(*ready, budget)) == ["a"]
+    assert names(advice(*ready, budget(unhealthyPodEvictionPolicy="AlwaysAllow"))) == ["b"]
+    assert names(advice(*ready, budget())) == ["a"]
 
 
 def test_pods_of_equal_priority_stay():

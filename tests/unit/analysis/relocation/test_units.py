@@ -13,6 +13,7 @@ from reconciler.api.objects.gangs import GANG, SIZE, GangKey, GangSource
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
+from tests.tools import small_fleet
 from tests.tools.builders import gpu_slice
 from tests.tools.gangs import child_of, composite_group, pod_group
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, held, node, pod
@@ -42,13 +43,7 @@ def keys(*names: str) -> frozenset[ObjectKey]:
 
 
 def budget(app: str, allowed: int) -> Object:
-    return {
-        "apiVersion": "policy/v1",
-        "kind": "PodDisruptionBudget",
-        "metadata": {"name": app, "namespace": "default"},
-        "spec": {"selector": {"matchLabels": {"app": app}}},
-        "status": {"disruptionsAllowed": allowed},
-    }
+    return small_fleet.budget(app, allowed, selector={"matchLabels": {"app": app}})
 
 
 def test_a_claim_is_free_when_all_pods_that_it_is_reserved_for_are_gone():

@@ -23,8 +23,10 @@ from reconciler.control.relocation.moves import (
     replacement,
 )
 from reconciler.state.nominations import HeldPlace, Nomination, of_claim, of_pod, own_of
+from tests.tools import small_fleet
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, held, node, pod
 from tests.tools.unit_pictures import intake, key, put, remove
+from tests.tools.volume_scenarios import volume, volume_claim
 
 DEVICE = DeviceID(DRIVER, "a", "d0")
 LEAVING = (Victim(key("x"), "uid of x", ((key("x"), "uid of x"),)),)
@@ -64,15 +66,8 @@ def fleet() -> Intake:
 def budget(
     name: str = "all", allowed: int = 1, namespace: str = "default", **labels: str
 ) -> PodDisruptionBudget:
-    found = read(
-        {
-            "apiVersion": "policy/v1",
-            "kind": "PodDisruptionBudget",
-            "metadata": {"name": name, "namespace": namespace, "uid": f"uid of {name}"},
-            "spec": {"selector": {"matchLabels": labels}},
-            "status": {"disruptionsAllowed": allowed},
-        }
-    )
+    made = small_fleet.budget(name, allowed, selector={"matchLabels": labels})
+    found = read({**made, "metadata": {"name": name, "namespace": namespace, "uid": f"uid of {name}"}})
     assert isinstance(found, PodDisruptionBudget)
     return found
 
@@ -201,32 +196,12 @@ VOLUME = {"name": "v", "persistentVolumeClaim": {"claimName": "data"}}
 
 def storage(zone: str) -> list[Object]:
     """A bound claim whose volume can be used in one zone."""
-    claimed = {"namespace": "default", "name": "data", "uid": "data"}
+    bound = volume_claim("data", volume="pv") | {"status": {"phase": "Bound"}}
+    bound["metadata"]["uid"] = "data"
     term = {"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]}
-    volume = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": "pv", "uid": "pv"},
-        "spec": {
-            "claimRef": claimed,
-            "nodeAffinity": {"required": {"nodeSelectorTerms": [term]}},
-            "capacity": {"storage": "1Gi"},
-            "accessModes": ["ReadWriteOnce"],
-        },
-    }
-    bound = {
-        "apiVersion": "v1",
-        "kind": "PersistentVolumeClaim",
-        "metadata": {
-            "name": "data",
-            "namespace": "default",
-            "uid": "data",
-            "annotations": {"pv.kubernetes.io/bind-completed": "yes"},
-        },
-        "spec": {"volumeName": "pv"},
-        "status": {"phase": "Bound"},
-    }
-    return [volume, bound]
+    found = volume("pv", of="data", uid="pv")
+    found["spec"]["nodeAffinity"] = {"required": {"nodeSelectorTerms": [term]}}
+    return [found, bound]
 
 
 @pytest.mark.parametrize(
