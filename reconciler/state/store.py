@@ -253,7 +253,7 @@ class Store:
 
     def _put_pod(self, pod: Pod) -> Delta:
         known = self._pods.get(pod.key)
-        if known is not None and known.metadata.uid == pod.metadata.uid and _older(pod, known):
+        if known is not None and known.metadata.uid == pod.metadata.uid and older(pod, known):
             return NOTHING  # the answer to a patch came before the watch
         self._pods[pod.key] = pod
         return Delta(pods=frozenset([pod.key]))
@@ -288,7 +288,7 @@ class Store:
         delta = Delta(claims=frozenset([claim.key]))
         if known is not None and known.metadata.uid != claim.metadata.uid:
             delta |= self._drop_claim(claim.key)
-        elif known is not None and _older(claim, known):
+        elif known is not None and older(claim, known):
             return NOTHING
         self._claims[claim.key] = claim
         uid = claim.metadata.uid
@@ -397,7 +397,7 @@ def _freed(nomination: Nomination) -> Delta:
     return Delta(freed=frozenset(device.pool_id for device in nomination.devices), supply=whole)
 
 
-def _older(thing: ApiObject, known: ApiObject) -> bool:
+def older(thing: ApiObject, known: ApiObject) -> bool:
     """Whether an object is older than the known version. resourceVersions of one kind are ordered numbers."""
     new, old = thing.metadata.resource_version, known.metadata.resource_version
     return new.isdigit() and old.isdigit() and int(new) < int(old)

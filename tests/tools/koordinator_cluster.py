@@ -10,7 +10,7 @@ from reconciler.api.objects.pinning import pinned
 from reconciler.api.validation.served_kinds import NODE, POD
 from reconciler.embedded import ApiServer
 from reconciler.plugins.koordinator import vocabulary
-from reconciler.plugins.koordinator.validation import DEVICE
+from reconciler.plugins.koordinator.vocabulary import DEVICE
 from tests.tools.running_reconciler import Cluster, Running, reconciling
 from tests.tools.small_fleet import node
 

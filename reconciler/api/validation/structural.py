@@ -32,6 +32,8 @@ class Integer(NamedTuple):
     """A whole number."""
 
     least: int | None = None
+    short: bool = False
+    """Of 32 bits"""
 
 
 class Flag(NamedTuple):
@@ -127,8 +129,10 @@ def _check(schema: Schema, field: Field, old: Any) -> None:
             _text(schema, field)
         case Time():
             _time(field)
-        case Integer(least=least):
+        case Integer(least=least, short=short):
             found = field.integer()
+            if short and not -(2**31) <= found < 2**31:
+                field.invalid("must be a 32-bit integer")
             if least is not None and found < least:
                 field.invalid(f"should be greater than or equal to {least}")
         case Flag():

@@ -171,19 +171,12 @@ def allocated(subject: str, annotations: Mapping[str, str]) -> dict[str, tuple[A
 
 def allocation_patch(pod: Pod, node: str, text: str) -> list[Operation]:
     """A JSON patch that records devices of a node in a pod. It does not touch unknown fields."""
-    return [*_annotation(pod, text), *([] if pod.spec.node_name else pin(pod, node)), *_gate(pod)]
-
-
-def _annotation(pod: Pod, text: str) -> list[Operation]:
-    if not pod.metadata.annotations:
-        return [{"op": "add", "path": "/metadata/annotations", "value": {koord.ALLOCATED: text}}]
-    return [{"op": "add", "path": f"/metadata/annotations/{_escaped(koord.ALLOCATED)}", "value": text}]
-
-
-def _gate(pod: Pod) -> list[Operation]:
-    places = [number for number, gate in enumerate(pod.spec.scheduling_gates) if gate.name == GATE]
-    return [{"op": "remove", "path": f"/spec/schedulingGates/{number}"} for number in reversed(places)]
-
-
-def _escaped(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")
+    path, value = "/metadata/annotations", {koord.ALLOCATED: text}  # type: tuple[str, Any]
+    if pod.metadata.annotations:
+        path, value = f"{path}/{koord.ALLOCATED.replace('/', '~1')}", text
+    gates = [number for number, gate in enumerate(pod.spec.scheduling_gates) if gate.name == GATE]
+    return [
+        {"op": "add", "path": path, "value": value},
+        *([] if pod.spec.node_name else pin(pod, node)),
+        *({"op": "remove", "path": f"/spec/schedulingGates/{number}"} for number in reversed(gates)),
+    ]

@@ -7,7 +7,6 @@ from types import MappingProxyType
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
 from kernels.types import Codes, Rows
 from reconciler.api.objects.meta import ObjectKey
@@ -21,7 +20,7 @@ from reconciler.plugins.koordinator.filters import KindCount, Tables, counts, fe
 from reconciler.plugins.koordinator.holdings import Allocation, Holdings
 from reconciler.plugins.koordinator.machine import Machine, machine_of
 from reconciler.plugins.koordinator.refusals import Machines, Unserved, prospects, unserved
-from reconciler.plugins.koordinator.vocabulary import NOTHING, Device, Rules
+from reconciler.plugins.koordinator.vocabulary import Device, Rules
 
 ALL = -1
 """No limit of tries."""
@@ -112,15 +111,8 @@ class Fleet:
 
         No error if the object is not known.
         """
-        if name not in self._machines:
-            return
-        machine = self._machines[name]
-        capacity = {kind: dict.fromkeys(minors, NOTHING) for kind, minors in machine.capacity.items()}
-        devices = {
-            kind: {minor: info.model_copy(update={"health": False}) for minor, info in minors.items()}
-            for kind, minors in machine.devices.items()
-        }
-        self._describe(replace(machine, capacity=capacity, devices=devices))
+        if name in self._machines:
+            self._describe(self._machines[name].with_health(healthy=False))
 
     def hold(self, pod: ObjectKey, node: str, allocation: Allocation, hints: Mapping[str, Hint]) -> None:
         """Record the allocation of a pod and its exclusive policies; replaces its earlier allocation."""

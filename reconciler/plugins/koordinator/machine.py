@@ -132,14 +132,20 @@ class Machine(Struct, frozen=True, dict=True):
     @cached_property
     def recovered(self) -> "Machine":
         """The machine with all its devices healthy."""
-        if all(info.health for minors in self.devices.values() for info in minors.values()):
-            return self
+        every = (info for minors in self.devices.values() for info in minors.values())
+        return self if all(info.health for info in every) else self.with_health(healthy=True)
+
+    def with_health(self, *, healthy: bool) -> "Machine":
+        """The machine with all its devices healthy, or none."""
         devices = {
-            kind: {minor: info.model_copy(update={"health": True}) for minor, info in minors.items()}
+            kind: {minor: info.model_copy(update={"health": healthy}) for minor, info in minors.items()}
             for kind, minors in self.devices.items()
         }
         capacity = {
-            kind: {minor: shares_of(self.name, info.resources) for minor, info in minors.items()}
+            kind: {
+                minor: shares_of(self.name, info.resources) if healthy else NOTHING
+                for minor, info in minors.items()
+            }
             for kind, minors in devices.items()
         }
         return replace(self, devices=devices, capacity=capacity)

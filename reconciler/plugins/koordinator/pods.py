@@ -19,6 +19,7 @@ from reconciler.plugins.koordinator.fleet import Fleet
 from reconciler.plugins.koordinator.holdings import Holder, holder, holder_of_all, overdrawn
 from reconciler.plugins.koordinator.reasons import IN_A_GANG
 from reconciler.plugins.koordinator.vocabulary import ALLOCATED, PLUGIN, Device
+from reconciler.state.store import older
 
 
 class Grant(Struct, frozen=True):
@@ -157,7 +158,7 @@ class KoordinatorState:
         known = self._pods.get(key)
         if known is not None and known.metadata.uid != pod.metadata.uid:
             self._forget_pod(key)
-        elif known is not None and _older(pod, known):
+        elif known is not None and older(pod, known):
             return
         annotated = ALLOCATED in pod.metadata.annotations
         demand = self.fleet.demands.of(pod) if pod.gated else None
@@ -279,12 +280,6 @@ class KoordinatorState:
             if self._reported.get(device) != found.pods:
                 self._reported[device] = found.pods
                 self._report(Overdrawn(device, found.pods))
-
-
-def _older(pod: Pod, known: Pod) -> bool:
-    """Whether a version is older than the known one. Versions of one resource are ordered numbers."""
-    new, old = pod.metadata.resource_version, known.metadata.resource_version
-    return new.isdigit() and old.isdigit() and int(new) < int(old)
 
 
 def assumed_input(grant: Grant) -> PluginInput:

@@ -3,17 +3,23 @@ the rules of a decision (KOO-1, KOO-2, KOO-15, KOO-18, KOO-19).
 """
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from msgspec import Struct, field
 from pydantic import Field, model_validator
 
+from reconciler.api.objects import selectors
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple
 from reconciler.api.objects.quantity import Format, Quantity
-from reconciler.errors import Malformed
+from reconciler.api.validation.columns import NAMED
+from reconciler.api.validation.kinds import GroupVersion, Object, ServedKind
+from reconciler.api.validation.structural import AnyObject, Fields, Flag, Integer, Items, Text, checked
+from reconciler.api.versions.shapes import mapping
+from reconciler.errors import Malformed, Rejected
 
 PLUGIN = "koordinator"
 """The name of the plugin"""
@@ -199,6 +205,43 @@ class Device(ApiObject):
 GROUP = "scheduling.koordinator.sh"
 VERSION = "v1alpha1"
 
+_SHORT: Final = Integer(short=True)
+_TOPOLOGY: Final = Fields(
+    {"socketID": _SHORT, "nodeID": _SHORT, "pcieID": Text(), "busID": Text()},
+    required=("socketID", "nodeID", "pcieID"),
+)
+_FUNCTION: Final = Fields({"minor": _SHORT, "busID": Text()}, required=("minor",))
+_DEVICE: Final = Fields(
+    {
+        "type": Text(words=tuple(sorted(TYPES))),
+        "minor": _SHORT,
+        "moduleID": _SHORT,
+        "id": Text(),
+        "health": Flag(),
+        "labels": AnyObject(),
+        "resources": AnyObject(),
+        "topology": _TOPOLOGY,
+        "vfGroups": Items(Fields({"vfs": Items(_FUNCTION)})),
+    }
+)
+
+
+def default_device(obj: Object, _now: datetime) -> None:
+    """Set the default of health: a device is unhealthy unless the object states that it is healthy."""
+    devices = mapping(obj.get("spec")).get("devices")
+    for device in devices if isinstance(devices, list) else ():
+        if isinstance(device, dict):
+            device.setdefault("health", False)
+
+
+DEVICE: Final = ServedKind(
+    "Device", "devices", "device", (GroupVersion(GROUP, VERSION),),
+    description="The devices of one node, as Koordinator's koordlet publishes them.",
+    namespaced=False, has_status=True, counts_generations=True, unconditional=False, columns=NAMED,
+    defaults=default_device, rules=checked(Fields({"spec": Fields({"devices": Items(_DEVICE)})})),
+)  # fmt: skip
+"""Served on real servers once Koordinator's resource definition is installed."""
+
 
 def is_device(raw: Mapping[str, Any]) -> bool:
     """Whether this is a Device of any version."""
@@ -206,44 +249,19 @@ def is_device(raw: Mapping[str, Any]) -> bool:
     return raw.get("kind") == "Device" and group == GROUP
 
 
-class Expression(Model):
-    """One requirement on one label."""
-
-    key: Str
-    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
-    values: Tuple[Str] = ()
+class LabelSelector(selectors.LabelSelector):
+    """All requirements must hold; an empty selector matches everything."""
 
     @model_validator(mode="after")
-    def _values_suit_the_operator(self) -> "Expression":
-        if self.operator in ("In", "NotIn") and not self.values:
-            raise ValueError(f"{self.operator} needs values")
-        if self.operator in ("Exists", "DoesNotExist") and self.values:
-            raise ValueError(f"{self.operator} takes no values")
+    def _readable(self) -> "LabelSelector":
+        try:
+            self.parsed()
+        except Rejected as exc:
+            raise ValueError(str(exc)) from exc
         return self
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        there = self.key in labels
-        match self.operator:
-            case "In":
-                return there and labels[self.key] in self.values
-            case "NotIn":
-                return not there or labels[self.key] not in self.values
-            case "Exists":
-                return there
-            case _:
-                return not there
-
-
-class LabelSelector(Model):
-    """All requirements must hold; an empty selector matches everything."""
-
-    match_labels: Map[Str] = Field(default_factory=dict)
-    match_expressions: Tuple[Expression] = ()
-
-    def matches(self, labels: Mapping[str, str]) -> bool:
-        return all(labels.get(key) == value for key, value in self.match_labels.items()) and all(
-            expression.matches(labels) for expression in self.match_expressions
-        )
+        return self.parsed().matches(labels)
 
 
 class Semantics(StrEnum):

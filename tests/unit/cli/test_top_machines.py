@@ -14,7 +14,7 @@ from reconciler.cli.connection import Connection
 from reconciler.cli.top_extras import follow
 from reconciler.control.decisions.allocating import DevicesGiven
 from reconciler.embedded import serve
-from reconciler.plugins.koordinator.plugin import Koordinator
+from reconciler.plugins.koordinator import Koordinator
 from reconciler.plugins.plugin import Usage
 from tests.tools.koordinator_builders import gpu, nic
 from tests.tools.koordinator_cluster import KoordinatorCluster, Plain, machine, node, wants

@@ -50,8 +50,14 @@ TRAILING = '{\n  "rdma": {"vfSelector": {},}\n}'
         ("", "not JSON at line 1 column 1: "),
         ("\n []", "must be an object"),
         ("[" * 100_000, "nested too deeply"),
-        ('{"rdma": {"selector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}}}', "rdma.selector."),
-        ('{"rdma": {"selector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}}', "In needs values"),
+        (
+            '{"rdma": {"selector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}}}',
+            "use one of In, NotIn",
+        ),
+        (
+            '{"rdma": {"selector": {"matchExpressions": [{"key": "a", "operator": "In"}]}}}',
+            "a In: needs at least",
+        ),
         ('{"rdma": {\n  "allocateStrategy": 1}}', "rdma.allocateStrategy: must be a string"),
         (
             '{"gpu" : {"a": ["}", {}]}, "rdma": {"selector": {"matchExpressions": [ {"key": "a"} ]}}}',
