@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reconciler.api.objects.semantics import ALL_GATES
+from tests.tools import builders
 
 Object = dict[str, Any]
 
@@ -96,24 +97,17 @@ def kind_is(kind: str) -> str:
     return f'device.attributes["gpu.example.com"].kind == "{kind}"'
 
 
-def cel(*expressions: str) -> list[Object]:
-    return [{"cel": {"expression": one}} for one in expressions]
-
-
 def device_class(*expressions: str, name: str = "gpu") -> Object:
-    spec = {"selectors": cel(*expressions)}
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "DeviceClass",
-        "metadata": {"name": name},
-        "spec": spec,
-    }
+    return builders.device_class(name, *expressions)
 
 
 def claim(
     name: str, *expressions: str, held: tuple[str, ...] = (), wants: str = "gpu", **result: Any
 ) -> Object:
-    exactly = {"deviceClassName": wants, **({"selectors": cel(*expressions)} if expressions else {})}
+    exactly = {
+        "deviceClassName": wants,
+        **({"selectors": builders.selectors(*expressions)} if expressions else {}),
+    }
     results = [
         {"request": "r", "driver": "gpu.example.com", "pool": "p", "device": one, **result} for one in held
     ]

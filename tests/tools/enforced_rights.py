@@ -1,12 +1,12 @@
 """A server that knows our account by its token, and lets it do what roles and policies of `deploy` say."""
 
-import json
 from pathlib import Path
 
 from reconciler.embedded import Request, Response
 from reconciler.embedded.accounts import service_account
 from reconciler.embedded.routing import Stream
 from tests.tools import deployed_rights
+from tests.tools.http_servers import write_kubeconfig
 from tests.tools.policed_server import KINDS, Policed
 from tests.tools.running_reconciler import Cluster
 
@@ -48,14 +48,4 @@ def kubeconfig(folder: Path, server: str) -> Path:
     """A kubeconfig whose token lies in a file, as that of a pod does."""
     token = folder / "token"
     token.write_text(OURS)
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "c", "cluster": {"server": server}}],
-        "users": [{"name": "u", "user": {"tokenFile": str(token)}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "current-context": "c",
-    }
-    path = folder / "config"
-    path.write_text(json.dumps(config))
-    return path
+    return Path(write_kubeconfig(folder / "config", {"server": server}, u={"tokenFile": str(token)}))

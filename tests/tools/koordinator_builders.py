@@ -76,7 +76,11 @@ def pod(
 
 
 def demand(wants: Pod, semantics: Semantics = PROPOSAL) -> Demand:
-    found = read_demand(wants, Rules(semantics))
+    return read(wants, Rules(semantics))
+
+
+def read(wants: Pod, rules: Rules) -> Demand:
+    found = read_demand(wants, rules)
     assert isinstance(found, Demand), found
     return found
 
@@ -195,9 +199,3 @@ PODS = st.builds(
     st.sampled_from(JOINTS),
     hints(),
 )
-
-
-def read(wants: Pod, rules: Rules) -> Demand:
-    found = read_demand(wants, rules)
-    assert isinstance(found, Demand)
-    return found

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tests.tools import builders
 from tests.tools.builders import Object, counter_slice, device, node, resource_slice
 
 DRIVER = "d"
@@ -64,12 +65,7 @@ def objects_of(name: str, machine: Machine) -> list[Object]:
 
 def device_class(name: str = "any") -> Object:
     """The class of all devices of all machines."""
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "DeviceClass",
-        "metadata": {"name": name},
-        "spec": {"selectors": [{"cel": {"expression": f"device.driver == '{DRIVER}'"}}]},
-    }
+    return builders.device_class(name, f"device.driver == '{DRIVER}'")
 
 
 def spec_of(profile: str, count: int) -> Object:

@@ -11,12 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import yaml
 from click.testing import CliRunner
 
 from reconciler.cli import main
 from reconciler.embedded import ApiServer
 from reconciler.embedded.routing import Request, Response, Stream
 from tests.tools.patience import PATIENCE
+from tests.tools.short_manifests import together
 
 QUIET = {name: value for name, value in os.environ.items() if not name.startswith("DRA_RECONCILER_")}
 
@@ -62,6 +64,16 @@ class Overheard(ApiServer):
     def handle(self, request: Request) -> Response | Stream:
         self.methods.append(request.method)
         return super().handle(request)
+
+
+def served(*manifests: str) -> ApiServer:
+    """A server with these objects, in the default namespace unless they say otherwise."""
+    api = ApiServer()
+    for raw in yaml.safe_load_all(together(*manifests)):
+        namespaced = raw["kind"] in ("ResourceClaim", "Pod")
+        metadata = {"namespace": "default", **raw["metadata"]} if namespaced else raw["metadata"]
+        api.load([{**raw, "metadata": metadata}])
+    return api
 
 
 @contextmanager

@@ -5,21 +5,19 @@ from typing import Any
 
 from reconciler.api.validation.served_kinds import NODE, POD
 from reconciler.cluster.transport import Lines, Request, Response, Transport, WatchRequest
+from tests.tools import scenario
 from tests.tools.faulty_transport import Faulty
 from tests.tools.patience import PATIENCE
 from tests.tools.running_reconciler import Cluster
-from tests.tools.small_fleet import DRIVER, Object, device_class, devices, held, node
+from tests.tools.small_fleet import DRIVER, Object, device_class, devices, held
 
 SLOW: dict[str, Any] = {"backoff_base_seconds": 600.0, "backoff_cap_seconds": 600.0}
 
 
-def machine(name: str, *, spec: Object | None = None, ready: str = "True", **allocatable: Any) -> Object:
+def machine(name: str, *, spec: Object | None = None, ready: str = "True", **allocatable: str) -> Object:
     """A node as a kubelet reports it."""
-    found = node(name, **{"kubernetes.io/hostname": name})
-    status: Object = {"conditions": [{"type": "Ready", "status": ready}]}
-    if allocatable:
-        status["allocatable"] = {"pods": "110", **allocatable}
-    return {**found, "spec": spec or {}, "status": status}
+    found = scenario.machine(name, spec=spec, ready=ready)
+    return scenario.sized(found, **allocatable) if allocatable else found
 
 
 def fleet(*machines: Object, count: int = 2) -> Cluster:

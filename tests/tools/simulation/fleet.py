@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
+from tests.tools import builders
+
 Object = dict[str, Any]
 
 DRA = "resource.k8s.io/v1"
@@ -35,12 +37,7 @@ def device_class(name: str) -> Object:
     expression = f'device.driver == "{driver}"'
     if profile:
         expression += f' && device.attributes["{driver}"].profile == "{profile}"'
-    return {
-        "apiVersion": DRA,
-        "kind": "DeviceClass",
-        "metadata": {"name": name},
-        "spec": {"selectors": [{"cel": {"expression": expression}}]},
-    }
+    return builders.device_class(name, expression)
 
 
 def node(name: str, *, cordoned: bool = False) -> Object:

@@ -11,6 +11,7 @@ from click.testing import CliRunner, Result
 from reconciler.cli import main
 from reconciler.embedded import ApiServer, serve
 from tests.tools.builders import Object, partitioned
+from tests.tools.processes import served
 from tests.tools.short_manifests import CLASS, claim, gpus, node, together
 
 CLAIM = together(CLASS, claim("c"), gpus("n1", 1), node("n1"))
@@ -34,12 +35,6 @@ def kubeconfig(path: Path, server: str, **context: str) -> str:
     }
     path.write_text(yaml.safe_dump(found))
     return str(path)
-
-
-def served(*texts: str) -> ApiServer:
-    api = ApiServer()
-    api.load([one for text in texts for one in yaml.safe_load_all(text) if one])
-    return api
 
 
 async def run(api: ApiServer, config: Path, *arguments: str, **context: str) -> tuple[str, Result]:

@@ -12,20 +12,15 @@ from click.testing import CliRunner, Result
 from reconciler.cli import main
 from reconciler.cli.connection import Connection
 from reconciler.cli.contexts import Reached, ask_each
-from reconciler.embedded import ApiServer, serve
+from reconciler.embedded import serve
 from reconciler.errors import Retry
 from tests.tools.output_schemas import fitting
+from tests.tools.processes import served
 from tests.tools.short_manifests import CLASS, claim, gpus, node, requests, together
 
 DOWN = "http://127.0.0.1:1"
 EAST = together(CLASS, node("n1"), gpus("n1", 4), claim("c"))
 WEST = together(CLASS, node("w1"), gpus("w1", 2), claim("c", count=3))
-
-
-def served(text: str) -> ApiServer:
-    api = ApiServer()
-    api.load([one for one in yaml.safe_load_all(text) if one])
-    return api
 
 
 @asynccontextmanager

@@ -20,6 +20,7 @@ from tests.tools.checkout import DOCS
 from tests.tools.doctor_koordinator_cases import DOMAIN, partitioned
 from tests.tools.doctor_manifests import GPU, ONE, Object, claim, device_class, part, yaml_of
 from tests.tools.doctor_quiet_cases import SOUND
+from tests.tools.http_servers import write_kubeconfig
 
 PAGE = DOCS / "doctor.md"
 WARNED = yaml_of(GPU, claim("c", wants="gppu"))
@@ -167,23 +168,12 @@ async def test_the_default_cluster_is_that_of_the_kubeconfig(tmp_path: Path):
     server.load([ONE, device_class("false")])
     async with serve(server) as url:
         path = tmp_path / "config"
-        path.write_text(json.dumps(_kubeconfig(url)))
+        write_kubeconfig(path, {"server": url}, u={})
         command = (sys.executable, "-m", "reconciler", "doctor", "--cluster", "-o", "json")
         environment = {**os.environ, "KUBECONFIG": str(path)}
         asked = await asyncio.create_subprocess_exec(*command, env=environment, stdout=subprocess.PIPE)
         out, _ = await asked.communicate()
     assert [one["check"] for one in json.loads(out)["findings"]] == ["matches-nothing"]
-
-
-def _kubeconfig(url: str) -> Object:
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "c", "cluster": {"server": url}}],
-        "users": [{"name": "u", "user": {}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "current-context": "c",
-    }
 
 
 async def _asked(server: ApiServer) -> list[Object]:

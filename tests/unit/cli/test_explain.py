@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 from reconciler.cli import main
 from reconciler.cli.output import plain
 from reconciler.embedded import ApiServer, serve
+from tests.tools.processes import served
 from tests.tools.short_manifests import CLASS, claim, gpus, node, pod, template, together
 
 FLEET = together(CLASS, gpus("n1", 2), gpus("n2", 1))
@@ -152,15 +153,6 @@ def test_control_characters_in_names_are_escaped():
 
 
 # -- a cluster
-
-
-def served(*manifests: str) -> ApiServer:
-    api = ApiServer()
-    for raw in yaml.safe_load_all(together(*manifests)):
-        namespaced = raw["kind"] in ("ResourceClaim", "Pod")
-        metadata = {"namespace": "default", **raw["metadata"]} if namespaced else raw["metadata"]
-        api.load([{**raw, "metadata": metadata}])
-    return api
 
 
 async def ask(api: ApiServer, *arguments: str) -> Result:

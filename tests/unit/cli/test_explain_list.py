@@ -14,9 +14,10 @@ from reconciler.cli import explain_list, main
 from reconciler.cli.connection import Connection
 from reconciler.cli.explain_list import Line
 from reconciler.cli.options import Clock
-from reconciler.embedded import ApiServer, serve
+from reconciler.embedded import serve
 from tests.tools.driving import ok
 from tests.tools.patience import PATIENCE
+from tests.tools.processes import served
 from tests.tools.short_manifests import CLASS, claim, gpus, node, pod, together
 
 CREATED = "creationTimestamp: '2026-01-01T00:00:00Z'"
@@ -110,15 +111,6 @@ def test_a_pod_is_named_by_its_type():
 def test_what_does_not_go_together_is_wrong_usage(arguments: str):
     result = listed(*arguments.split())
     assert (result.exit_code, "Error: " in result.stderr) == (2, True)
-
-
-def served(text: str) -> ApiServer:
-    api = ApiServer()
-    for raw in yaml.safe_load_all(text):
-        namespaced = raw["kind"] in ("ResourceClaim", "Pod")
-        metadata = {"namespace": "default", **raw["metadata"]} if namespaced else raw["metadata"]
-        api.load([{**raw, "metadata": metadata}])
-    return api
 
 
 @pytest.mark.loopback

@@ -32,6 +32,7 @@ from reconciler.ha.elector import (
 )
 from reconciler.ha.shard import LEASE, POOLS, WHOLE, Shard, Side, membership, parse_shard
 from reconciler.settings import Settings
+from tests.tools import builders
 from tests.tools.examples import examples
 from tests.tools.simulation.clock import SimulationLoop
 from tests.tools.simulation.memory import InMemory
@@ -218,13 +219,7 @@ CLASSES = {
 
 
 def device_class(name: str) -> Any:
-    selector = {"cel": {"expression": CLASSES[name]}}
-    return read({
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "DeviceClass",
-        "metadata": {"name": name},
-        "spec": {"selectors": [selector]},
-    })  # fmt: skip
+    return read(builders.device_class(name, CLASSES[name]))
 
 
 READ = {name: device_class(name) for name in CLASSES}

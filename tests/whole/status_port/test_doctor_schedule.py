@@ -1,11 +1,9 @@
 """The doctor's rounds on a live server: findings as metrics and Events, with the rights of our role alone."""
 
 import asyncio
-import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -17,6 +15,7 @@ from reconciler.operations import findings
 from reconciler.settings import Settings
 from tests.tools.checkout import ROOT
 from tests.tools.doctor_manifests import part
+from tests.tools.http_servers import write_kubeconfig
 from tests.tools.running_reconciler import Cluster
 from tests.tools.small_fleet import claim, device_class, devices, node
 from tests.tools.watched_reconciler import watched
@@ -51,26 +50,14 @@ async def test_the_deployed_role_has_all_permissions_of_the_doctor(tmp_path: Pat
     server = ApiServer(guard=Guard(tokens, Roles.read(documents)))
     server.load([part("half", {"name": "x"}, count=2)])
     async with serve(server) as url:
-        path = tmp_path / "config"
-        path.write_text(json.dumps(kubeconfig(url, "t")))
-        command = findings.command(Settings(kubeconfig=str(path)))
+        path = write_kubeconfig(tmp_path / "config", {"server": url}, u={"token": "t"})
+        command = findings.command(Settings(kubeconfig=path))
         if role == "ours":
             found = await findings.examine(command)
             assert [one["check"] for one in found] == ["pool-incomplete"]
         else:
             with pytest.raises(ValueError, match="cannot list"):
                 await findings.examine(command)
-
-
-def kubeconfig(url: str, token: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "c", "cluster": {"server": url}}],
-        "users": [{"name": "u", "user": {"token": token}}],
-        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        "current-context": "c",
-    }
 
 
 async def test_a_cancelled_run_leaves_no_process(tmp_path: Path):
