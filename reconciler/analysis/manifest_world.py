@@ -9,7 +9,7 @@ from reconciler.analysis.world import World, world_of
 from reconciler.api.manifests.bundle import Bundle, Claims
 from reconciler.api.manifests.inferred_nodes import InferredNodes, bundle_objects, infer_nodes, supply_of
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
-from reconciler.api.objects.core import Namespace, Node, Pod, PodDisruptionBudget
+from reconciler.api.objects.core import Node, Pod, PodDisruptionBudget
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
@@ -60,14 +60,13 @@ class Fleet(NamedTuple):
         """The state to start from. `store` has the objects; `options` are those of plugins."""
         for one in self.held:
             store.nominate(one)  # the simulation holds their room on the nodes
+        others = (one for one in self.objects if type(one).__name__ in ("Namespace", *STORAGE))
         return Baseline(
             store,
-            self.nodes.described,
-            tuple(one for one in self.objects if isinstance(one, Namespace)),
+            (*self.nodes.described, *others),
             self.nodes.supposed,
             self.devices,
             options,
-            tuple(one for one in self.objects if type(one).__name__ in STORAGE),
             groups=groups_of(self.objects, store.rules),
         )
 

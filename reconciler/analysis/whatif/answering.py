@@ -102,7 +102,7 @@ def _of_plugins(
     """The devices of plugins among some objects, some of which these pods hold."""
     if not baseline.others:
         return []
-    known = [*baseline.nodes, *baseline.supposed, *objects]
+    known = [*baseline.objects, *baseline.supposed, *objects]
     found = ((plugin, plugin.offline(known, pods, baseline.options)) for plugin in PLUGINS)
     return [(plugin, part) for plugin, part in found if part is not None]
 

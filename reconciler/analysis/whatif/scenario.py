@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.core import Namespace, Node, Pod
+from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.gangs import GangKey, GangRules, Tier
 from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
 from reconciler.state.pods.groups import NoRules, PodGroups
@@ -68,20 +68,16 @@ class Baseline(Struct, frozen=True, eq=False):
     """The state before the scenario. The answer changes the store, so use it only once."""
 
     store: Store
-    nodes: tuple[Node, ...]
-    """Node objects: the store does not keep the taints, cordons and allocatable resources of nodes"""
-    namespaces: tuple[Namespace, ...] = ()
-    """Namespaces whose labels are known"""
+    objects: tuple[ApiObject, ...]
+    """Whose fields the store does not keep all of: Nodes, Namespaces, and storage objects for volumes"""
     supposed: tuple[Node, ...] = ()
     """Nodes in the store without a Node object: named only by slices, or assumed"""
     others: tuple[ApiObject, ...] = ()
     """Objects of plugins, such as devices"""
     options: Mapping[str, str] = field(default_factory=dict)
     """Options of plugins"""
-    storage: tuple[ApiObject, ...] = ()
-    """Storage objects, for pods with volumes"""
     volumes: bool = True
-    """Whether they are considered"""
+    """Whether the volumes of pods are considered"""
     groups: PodGroups = field(default_factory=PodGroups)
     """PodGroups of pods that exist"""
 

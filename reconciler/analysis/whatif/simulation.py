@@ -126,10 +126,8 @@ class Simulation:
         self._devices = devices
         self._absent = absent
         nodes = Nodes(volumes=baseline.volumes)
-        for other in (*baseline.namespaces, *baseline.storage):
-            nodes.note(Changed(type(other).__name__, other))
-        for node in baseline.nodes:
-            nodes.note(Changed("Node", node))
+        for known in baseline.objects:
+            nodes.note(Changed(type(known).__name__, known))
         for node in baseline.supposed:
             nodes.suppose(node)
         for one in baseline.store.nominations:

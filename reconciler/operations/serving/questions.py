@@ -9,10 +9,11 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 from aiohttp import web
 from msgspec import Struct
+from msgspec.structs import replace
 
 from reconciler.aio.tasks import Closed, ShouldContinue, WorkerThread, postponed
 from reconciler.allocation.dra.budget import Budget, Unfinished, WhileWanted
@@ -226,16 +227,6 @@ _OF_VOLUMES = ("persistentVolumeClaim", "volumeClaimTemplate")
 """Fields of pods with claims of volumes"""
 
 
-class Others(NamedTuple):
-    """Objects that are known beside the store."""
-
-    namespaces: tuple[Namespace, ...]
-    storage: tuple[ApiObject, ...]
-    volumes: bool
-    """Whether the volumes of pods are considered"""
-    groups: PodGroups
-
-
 class WhatifEndpoint(Endpoint):
     """What would be allocated where. The copy shares the devices, unless the question has slices."""
 
@@ -257,17 +248,17 @@ class WhatifEndpoint(Endpoint):
         """The answer. Raises Busy; Rejected for an invalid question."""
         self._require_free()
         self._require_storage(text)
-        fork, nodes = Forked.fork_of(self._store), self._nodes.known
-        volumes = self._nodes.volumes
-        others = Others(
-            self._nodes.residents.namespaces.known,
-            volumes.objects.known,
-            volumes.considered,
-            self._groups.fork(),
+        known, volumes = self._nodes.known, self._nodes.volumes
+        baseline = Baseline(
+            self._store,  # the thread takes a fork of it
+            (*known, *self._nodes.residents.namespaces.known, *volumes.objects.known),
+            volumes=volumes.considered,
+            groups=self._groups.fork(),
         )
-        supply = self._store.supply.slices, tuple(self._store.supply.taint_rules)
+        supply = *known, *self._store.supply.slices, *self._store.supply.taint_rules
+        fork = Forked.fork_of(self._store)
         return await self._answered(
-            partial(_answer_whatif, text, options, fork, supply, nodes, others, self._policies())
+            partial(_answer_whatif, text, options, fork, supply, baseline, self._policies())
         )
 
     def _require_storage(self, text: str) -> None:
@@ -285,9 +276,8 @@ def _answer_whatif(
     text: str,
     options: WhatifOptions,
     fork: Fork,
-    supply: tuple[Sequence[ApiObject], ...],
-    nodes: Sequence[Node],
-    others: Others,
+    supply: Sequence[ApiObject],
+    baseline: Baseline,
     policies: Policies,
     wanted: ShouldContinue,
 ) -> dict[str, Any]:
@@ -301,25 +291,16 @@ def _answer_whatif(
     added = tuple(_added(manifests))
     if any(isinstance(thing, ResourceSlice) for thing in added):  # other devices need another fleet
         store = Store(fork.snapshot.rules)
-        added = (
-            *nodes,
-            *fork.snapshot.classes.values(),
-            *chain.from_iterable(supply),
-            *fork.pods.values(),
-            *fork.claims().values(),
-            *added,
-        )
+        known = fork.snapshot.classes.values(), supply, fork.pods.values(), fork.claims().values()
+        added = (*chain.from_iterable(known), *added)
         for one in fork.nominations:
             store.nominate(one)
     else:
         store = fork.store()
     load(store, _counted(added, budget))
-    nodes, namespaces = (*nodes, *manifests.of(Node)), (*others.namespaces, *manifests.of(Namespace))
-    storage = (*others.storage, *storage_of(manifests))
+    more = (*manifests.of(Node), *manifests.of(Namespace), *storage_of(manifests))
     scenario = Scenario(units, options.count, options.without, options.drained)
-    baseline = Baseline(
-        store, nodes, namespaces, storage=storage, volumes=others.volumes, groups=others.groups
-    )
+    baseline = replace(baseline, store=store, objects=(*baseline.objects, *more))
     return whatif_as_json(
         answer_whatif(
             scenario, baseline, steps=STEPS, max_copies=MAX_COPIES, budget=budget, policies=policies
