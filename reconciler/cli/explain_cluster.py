@@ -23,7 +23,7 @@ from reconciler.cli.connection import Connection
 from reconciler.cli.input import read_valid
 from reconciler.cli.world import intake_of, planners
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve, UngateAll
-from reconciler.control.handler import Blocked, Decide, Nothing
+from reconciler.control.handler import Blocked, Decide, Idle
 from reconciler.control.intake import Intake
 from reconciler.control.offline import made_by_scheduler
 from reconciler.control.ownership import MANAGED
@@ -175,7 +175,7 @@ def gang_now(
             if isinstance(answer, GangUnsatisfied):
                 return Blocked((), answer.reason, answer.message)
             return answer
-        case Nothing():
+        case Idle():
             return None
         case step:
             return step

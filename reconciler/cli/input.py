@@ -31,16 +31,6 @@ def read_manifests(paths: Sequence[str], progress: ProgressTracker) -> Bundle:
     return _bundle(documents(paths, sys.stdin.buffer), paths, progress)
 
 
-def read_first_and_all(paths: Sequence[str], progress: ProgressTracker) -> tuple[Bundle, Bundle]:
-    """The manifests of the first path, and of all. Each is read once: standard input has no second time."""
-    if len(paths) == 1:
-        found = read_manifests(paths, progress)
-        return found, found
-    first = list(documents(paths[:1], sys.stdin.buffer))
-    others = documents(paths[1:], sys.stdin.buffer)
-    return bundle(first), _bundle(chain(first, others), paths, progress)
-
-
 def _bundle(
     read: Iterable[Document | InvalidDocument], paths: Sequence[str], progress: ProgressTracker
 ) -> Bundle:
@@ -117,22 +107,24 @@ def report_ignored(ignored: Counter[str]) -> None:
 def read_files(files: Sequence[str], progress: ProgressTracker = SILENT) -> Bundle:
     """Read manifests. Prints warnings and invalid objects to standard error."""
     bundle = read_manifests(files, progress)
-    _report(bundle)
+    report_warnings(bundle.warnings)
+    report_refused(bundle.refused)
     return bundle
 
 
-def read_first_file_and_all(
-    files: Sequence[str], progress: ProgressTracker = SILENT
-) -> tuple[Bundle, Bundle]:
-    """The same for a command whose first file holds its question: that file by itself, and all of them."""
-    first, every = read_first_and_all(files, progress)
-    _report(every)
-    return first, every
+def read_first_file_and_all(files: Sequence[str], progress: ProgressTracker) -> tuple[Bundle, Bundle]:
+    """The same for a command whose first file holds its question: that file by itself, and all of them.
 
-
-def _report(bundle: Bundle) -> None:
-    report_warnings(bundle.warnings)
-    report_refused(bundle.refused)
+    Each is read once: standard input has no second time.
+    """
+    if len(files) == 1:
+        found = read_files(files, progress)
+        return found, found
+    first = list(documents(files[:1], sys.stdin.buffer))
+    every = _bundle(chain(first, documents(files[1:], sys.stdin.buffer)), files, progress)
+    report_warnings(every.warnings)
+    report_refused(every.refused)
+    return bundle(first), every
 
 
 def read_valid(raws: Iterable[dict[str, Any]]) -> Iterator[ApiObject]:

@@ -101,8 +101,8 @@ class ClaimHandler(handler.Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
 
     def next(self, unit: Unit) -> handler.Idle | handler.Stuck | handler.Act | handler.Ask[ClaimQuestion]:
         match self._planner.next(unit):
-            case handler.Nothing():
-                return handler.Idle()
+            case handler.Idle() as idle:
+                return idle
             case handler.Blocked(claims=claims, reason=reason, message=message):
                 return handler.Stuck(Waits(claims, _pod(unit), reason, message), claims)
             case handler.Free() as found:

@@ -22,7 +22,7 @@ from reconciler.state.devices.snapshot import NodeSubset
 from reconciler.state.nominations import NOBODY, HeldPlace, Nominee
 
 
-class Nothing(Struct, frozen=True):
+class Idle(Struct, frozen=True):
     """The unit needs nothing, or another component acts next."""
 
 
@@ -85,7 +85,7 @@ class Ungate(Struct, frozen=True):
     """Where kube-scheduler is to make the claim for its extended resources, if it needs one"""
 
 
-Step = Nothing | Blocked | Decide | Free | Ungate
+Step = Idle | Blocked | Decide | Free | Ungate
 
 
 Q = TypeVar("Q")
@@ -94,10 +94,6 @@ G = TypeVar("G")
 """Grant: devices for it"""
 R = TypeVar("R")
 """Refusal: why there are none"""
-
-
-class Idle(Struct, frozen=True):
-    """The unit needs nothing, or another component acts next."""
 
 
 class Stuck(Struct, frozen=True):

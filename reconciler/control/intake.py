@@ -131,11 +131,6 @@ class Intake:
         self._naming = Naming()
         self.early = EarlyNames()
 
-    @property
-    def held_twice(self) -> int:
-        """Devices that several claims hold although one needs it alone."""
-        return self.audit.doubles
-
     def take(self, change: changes.Notice) -> None:
         """Apply a change to the store. The sink of every watch."""
         if isinstance(change, changes.Listed):

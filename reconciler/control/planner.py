@@ -16,13 +16,13 @@ from reconciler.api.objects.core import Pod, claims_of, is_live
 from reconciler.api.objects.gangs import gang_of, unmade_claims
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted
-from reconciler.control.handler import Blocked, Decide, Free, Nothing, Step, Ungate
+from reconciler.control.handler import Blocked, Decide, Free, Idle, Step, Ungate
 from reconciler.control.ownership import Ownership, is_made_for_another, lost_device
 from reconciler.control.special_claims import REMEDY, UNSAFE, still_suits, unserved, wanted_claim
 from reconciler.control.units import Kind, Roster, Unit
 from reconciler.errors import Rejected
 from reconciler.ha.shard import OURS, Membership, Side
-from reconciler.state.devices.snapshot import NodeSubset, Snapshot
+from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.nominations import NOBODY, of_claim, of_special, own_of_all
 from reconciler.state.store import Store
 
@@ -46,9 +46,6 @@ class _Needs(Struct, frozen=True):
     todo: tuple[ResourceClaim, ...]
     held: tuple[ResourceClaim, ...]
     """Its claims that are allocated already"""
-
-
-_NOTHING = Nothing()
 
 
 def _left(keys: tuple[ObjectKey, ...]) -> Blocked:
@@ -98,39 +95,40 @@ class Planner:
         """What the unit needs."""
         if unit.kind is Kind.POD:
             pod = self._store.pods.get(unit.key)
-            return self._pod(pod) if pod is not None and is_live(pod) else Nothing()
+            return self._pod(pod) if pod is not None and is_live(pod) else Idle()
         claim = self._store.claims.get(unit.key)
-        return self._claim(claim) if claim is not None else _NOTHING
+        return self._claim(claim) if claim is not None else Idle()
 
     def _claim(self, claim: ResourceClaim) -> Step:
         """What a claim without pods needs."""
         where = self.side(claim)
         if where.side is Side.ELSEWHERE:
-            return _NOTHING
+            return Idle()
         if claim.deleting:  # also if its shard is unknown: it holds nothing, so any shard may free it
             return self._deleted(claim)
         if claim.status.allocation is not None:
             return self._held(claim)
         if not self._ours.claims(claim) or self.pending(claim):
-            return _NOTHING
+            return Idle()
         if self._roster.users(claim.key):  # decided with its pods, which have node constraints
-            return _NOTHING
+            return Idle()
         if where.side is Side.SEVERAL:
             return Blocked((claim.key,), SEVERAL, f"claim {claim.key}: {where.why}")
         problem = self._refused(claim.key) or self.allowed((claim,))
         if problem is not None:
             return problem
+        nodes = self._placement.for_claim(self._store.snapshot()).nodes
         own = frozenset([of_claim(claim.key)]) if self._store.nominations else NOBODY
-        return Decide((claim,), self._open(), policies=self._policies(), own=own)
+        return Decide((claim,), nodes, policies=self._policies(), own=own)
 
     def _held(self, claim: ResourceClaim) -> Step:
         """Free an allocation of ours that lost a race, or that nobody else would free (RCC-3)."""
         if claim.status.reserved_for or not is_ours(claim):
-            return Nothing()
+            return Idle()
         if (found := lost_device(claim, self._store)) is not None:
             return Free(claim, str(found), found.winner)
         if self._ours.claims(claim) or self._roster.users(claim.key):
-            return Nothing()
+            return Idle()
         return Free(claim, "the pods that it was allocated for are gone")
 
     def _deleted(self, claim: ResourceClaim) -> Step:
@@ -140,7 +138,7 @@ class Planner:
             or self.pending(claim)
             or not self._ours.frees(claim)
         )
-        return Nothing() if idle else Free(claim, "deleted and not in use")
+        return Idle() if idle else Free(claim, "deleted and not in use")
 
     def like(self, first: Decide, unit: Unit) -> Decide | None:
         """What a unit asks for, if that is the same as `first` asks for its only claim. None if not, or if
@@ -173,7 +171,7 @@ class Planner:
         """The same for a pod for whose extended resources kube-scheduler makes a claim."""
         where = self.side(special)
         if where.side is Side.ELSEWHERE:
-            return _NOTHING
+            return Idle()
         problem = self.allowed((special,))
         if where.side is Side.SEVERAL or problem is not None:
             why = where.why if problem is None else problem.message
@@ -190,12 +188,12 @@ class Planner:
     def _needs(self, pod: Pod) -> "Step | _Needs":
         """What a pod needs, before it is known which nodes it may use."""
         keys, gated = claims_of(pod), pod.gated
-        if not gated and not any(self._decidable(key) for key in keys):
-            return _NOTHING
+        if not gated and not any(self._is_managed(key, allocated=False) for key in keys):
+            return Idle()
         apart = None
         if not self._ours.shard.whole:
-            apart = self.apart([key for key in keys if gated or self._is_managed(key)])
-        if isinstance(apart, Nothing):
+            apart = self.apart([key for key in keys if gated or self._is_managed(key, allocated=True)])
+        if isinstance(apart, Idle):
             return apart
         if (defect := self.defect(pod)) is not None:
             return defect
@@ -206,7 +204,7 @@ class Planner:
         for key in keys:
             claim = known[key]
             if assumed(claim.metadata.uid) is not None:
-                return _NOTHING  # its writer requeues this unit afterwards
+                return Idle()  # its writer requeues this unit afterwards
             left = left or claim in self._reclaimed
             if claim.status.allocation is not None:
                 held.append(claim)
@@ -215,7 +213,7 @@ class Planner:
         if left:
             return _left(keys)
         if not todo:
-            return Ungate(pod) if gated else _NOTHING
+            return Ungate(pod) if gated else Idle()
         found = _Needs(tuple(todo), tuple(held))
         return self.allowed(found.todo) or found
 
@@ -242,7 +240,7 @@ class Planner:
         keys = claims_of(pod)
         return _left(keys) if any(self._store.claims[key] in self._reclaimed for key in keys) else None
 
-    def apart(self, keys: Sequence[ObjectKey]) -> Blocked | Nothing | None:
+    def apart(self, keys: Sequence[ObjectKey]) -> Blocked | Idle | None:
         """How sharding affects claims that are decided together: none is ours, or only some are.
 
         None: all are ours.
@@ -252,7 +250,7 @@ class Planner:
         there = [claim for key in keys if (claim := self._store.claims.get(key)) is not None]
         sides = [self.side(claim) for claim in there]
         if all(where.side is Side.ELSEWHERE for where in sides):
-            return Nothing()  # also if no claim exists yet: its creation requeues the unit
+            return Idle()  # also if no claim exists yet: its creation requeues the unit
         for claim, where in zip(there, sides, strict=True):
             if where.side is Side.SEVERAL:
                 return Blocked(tuple(keys), SEVERAL, f"claim {claim.key}: {where.why}")
@@ -356,16 +354,10 @@ class Planner:
             return OURS
         return self._ours.side(claim, lambda: self._store.snapshot().classes)
 
-    def _open(self) -> NodeSubset | None:
-        return self._placement.for_claim(self._store.snapshot()).nodes
-
-    def _is_managed(self, key: ObjectKey) -> bool:
+    def _is_managed(self, key: ObjectKey, *, allocated: bool) -> bool:
+        """Whether a claim is ours by itself; unless `allocated`, only without devices."""
         claim = self._store.claims.get(key)
-        return claim is not None and self._ours.claims(claim)
-
-    def _decidable(self, key: ObjectKey) -> bool:
-        claim = self._store.claims.get(key)
-        return claim is not None and claim.allocation is None and self._ours.claims(claim)
+        return claim is not None and self._ours.claims(claim) and (allocated or claim.allocation is None)
 
     def pending(self, claim: ResourceClaim) -> bool:
         """Whether the plan of a claim is being written."""

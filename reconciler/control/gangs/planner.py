@@ -27,7 +27,7 @@ from reconciler.api.objects.gangs import (
 )
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.selectors import NodeSelector
-from reconciler.control.handler import Blocked, Nothing
+from reconciler.control.handler import Blocked, Idle
 from reconciler.control.intake import Intake
 from reconciler.control.planner import Planner
 from reconciler.control.units import GangRoster, Kind, Roster, Unit
@@ -84,7 +84,7 @@ class GiveBack(Struct, frozen=True):
     why: str
 
 
-GangStep = Nothing | Blocked | Solve | UngateAll | GiveBack
+GangStep = Idle | Blocked | Solve | UngateAll | GiveBack
 
 
 class GangPlanner:
@@ -138,19 +138,19 @@ class GangPlanner:
     def next(self, gang: GangKey) -> GangStep:
         """What a gang needs."""
         if self._groups.root(gang) != gang:
-            return Nothing()  # the root of its tree is the gang
+            return Idle()  # the root of its tree is the gang
         pods = [self._store.pods[key] for key in self._gangs.members(gang)]
         members = sorted((pod for pod in pods if is_live(pod)), key=queue_key)
         gated = [pod for pod in members if pod.gated]
         rules = self._rules(gang, members) if gated else None
         if rules is None:
-            return Nothing()
+            return Idle()
         keys = tuple(dict.fromkeys(key for pod in gated for key in claims_of(pod)))
         apart = self._claims.apart(keys)
-        if isinstance(apart, Nothing):
+        if isinstance(apart, Idle):
             return apart
         if any(self._claims.pending(c) for key in keys if (c := self._store.claims.get(key)) is not None):
-            return Nothing()  # its writer requeues the gang afterwards
+            return Idle()  # its writer requeues the gang afterwards
         running = [pod for pod in members if not pod.gated]
         running += [pod for pod in pods if pod.status.phase == "Succeeded"]
         places = self._together(gang, rules, running, [found for pod in gated if (found := self._place(pod))])

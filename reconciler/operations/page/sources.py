@@ -218,7 +218,7 @@ class Sources:
         else:
             yield Fact("Writes", "enabled")
         if intake.listed.is_set():
-            twice = intake.held_twice
+            twice = intake.audit.doubles
             over = int((intake.store.snapshot().occupancy.left < 0).any(axis=1).sum())
             yield Fact("Devices held twice", str(twice), alert=twice > 0)
             yield Fact("Counter sets over-committed", str(over), alert=over > 0)

@@ -67,7 +67,7 @@ async def test_a_claim_that_is_gone_by_then_raises_no_alarm(picture: Picture):
     picture.gone("a")
     picture.watch("c", 25, holds=False)
     assert [type(one) for one in picture.told] == [Deleted]
-    assert picture.intake.held_twice == 0
+    assert picture.intake.audit.doubles == 0
     assert not picture.intake.audit.suspected
 
 
@@ -102,7 +102,7 @@ async def test_who_lets_go_of_what_it_held_beside_another_tells_of_it(picture: P
     assert picture.told == [TWICE]
     picture.watch("c", 25, holds=False)
     assert picture.told == [TWICE]
-    assert picture.intake.held_twice == 0
+    assert picture.intake.audit.doubles == 0
 
 
 async def test_what_cannot_be_let_go_of_is_suspected_still(picture: Picture):
@@ -141,7 +141,7 @@ async def test_what_a_former_leader_still_assumes_raises_no_alarm_unless_it_was_
     else:
         found.intake.forget(plan)
     assert found.told == ([TWICE] if applied else [])
-    assert found.intake.held_twice == applied
+    assert found.intake.audit.doubles == applied
 
 
 def test_of_a_watch_that_says_no_more_the_auditor_does_not_wait_for_ever():

@@ -16,7 +16,7 @@ from reconciler.control.decider import Decider, Refusal
 from reconciler.control.decisions.allocating import Ungated
 from reconciler.control.decisions.declaration import Decision, Reporter
 from reconciler.control.decisions.every import DECISIONS
-from reconciler.control.handler import Blocked, Decide, Free, Nothing, Ungate
+from reconciler.control.handler import Blocked, Decide, Free, Idle, Ungate
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.control.units import Unit
@@ -54,11 +54,11 @@ def with_made(raw: dict[str, Any], *claims: str) -> dict[str, Any]:
     ("raw", "expected"),
     [
         pytest.param(claim("a"), Decide, id="new and labelled"),
-        pytest.param(claim("a", managed=False), Nothing, id="new, of somebody else"),
-        pytest.param({**claim("a"), **ALLOCATED}, Nothing, id="allocated"),
+        pytest.param(claim("a", managed=False), Idle, id="new, of somebody else"),
+        pytest.param({**claim("a"), **ALLOCATED}, Idle, id="allocated"),
         pytest.param(deleted("a"), Free, id="deleted, never allocated"),
         pytest.param(deleted("a", **ALLOCATED), Free, id="deleted, allocated, unused"),
-        pytest.param(deleted("a", **RESERVED), Nothing, id="deleted, but in use"),
+        pytest.param(deleted("a", **RESERVED), Idle, id="deleted, but in use"),
     ],
 )
 async def test_a_claim_on_its_own(raw: dict[str, Any], expected: type):
@@ -68,20 +68,20 @@ async def test_a_claim_on_its_own(raw: dict[str, Any], expected: type):
 async def test_a_deleted_claim_without_our_finalizer_is_left_to_who_holds_it():
     raw = deleted("a")
     raw["metadata"]["finalizers"] = ["example.com/theirs"]
-    assert step(intake(raw), claim_unit("a")) == Nothing()
+    assert step(intake(raw), claim_unit("a")) == Idle()
 
 
 async def test_a_claim_whose_write_is_under_way_is_left_alone():
     picture = intake(claim("a"), pod("p", "a"))
     found = picture.store.claims[key("a")]
     picture.store.assume(Plan(found.key, found.metadata.uid, "1", "n", Allocation()))
-    assert step(picture, claim_unit("a")) == Nothing()
-    assert step(picture, pod_unit("p")) == Nothing()
+    assert step(picture, claim_unit("a")) == Idle()
+    assert step(picture, pod_unit("p")) == Idle()
 
 
 async def test_a_claim_that_pods_name_is_decided_with_them():
     picture = intake(claim("a"), pod("p", "a"))
-    assert step(picture, claim_unit("a")) == Nothing()
+    assert step(picture, claim_unit("a")) == Idle()
     remove(picture, "Pod", "p")
     assert isinstance(step(picture, claim_unit("a")), Decide)
 
@@ -95,14 +95,14 @@ async def test_a_claim_that_pods_name_is_decided_with_them():
 )
 async def test_pods_that_are_done_need_nothing(gone: dict[str, Any]):
     picture = intake(claim("a"), {**pod("p", "a"), **gone})
-    assert step(picture, pod_unit("p")) == Nothing()
+    assert step(picture, pod_unit("p")) == Idle()
     assert isinstance(step(picture, claim_unit("a")), Decide)
 
 
 async def test_a_pod_being_deleted_needs_nothing():
     raw = pod("p", "a")
     raw["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert step(intake(claim("a"), raw), pod_unit("p")) == Nothing()
+    assert step(intake(claim("a"), raw), pod_unit("p")) == Idle()
 
 
 async def test_the_gate_makes_all_claims_of_a_pod_ours():
@@ -122,7 +122,7 @@ async def test_without_the_gate_only_labelled_claims_of_a_pod_are_ours():
 
 async def test_a_pod_without_gate_or_claims_of_ours_is_none_of_our_business():
     picture = intake(claim("a", managed=False), pod("p", "a", gates=()))
-    assert step(picture, pod_unit("p")) == Nothing()
+    assert step(picture, pod_unit("p")) == Idle()
 
 
 async def test_claims_that_are_allocated_limit_the_nodes_of_the_others():

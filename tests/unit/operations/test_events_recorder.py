@@ -22,7 +22,7 @@ from reconciler.control.decisions.allocating import (
 )
 from reconciler.control.decisions.declaration import Decision
 from reconciler.control.decisions.every import Evicted, MoveEvicted, MovesAborted
-from reconciler.control.handler import Nothing
+from reconciler.control.handler import Idle
 from reconciler.control.units import Kind, Unit
 from reconciler.control.waiting import Pending
 from reconciler.operations.events_recorder import (
@@ -62,7 +62,7 @@ class Picture:
             events,
             served,
             self.intake.store,
-            step=lambda _: Nothing(),
+            step=lambda _: Idle(),
             leads=self.leads,
             still_leads=lambda: self.still_leads,
             clock=clock,

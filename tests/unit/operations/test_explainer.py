@@ -11,7 +11,7 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control.decisions.allocating import Waits
-from reconciler.control.handler import Decide, Nothing, Step
+from reconciler.control.handler import Decide, Idle, Step
 from reconciler.control.units import Kind, Unit
 from reconciler.operations.events_recorder import SHARE, UNEXPLAINED, Explainer
 from reconciler.state.store import Store
@@ -83,7 +83,7 @@ async def test_a_pod_is_explained_as_a_pod():
 
 
 async def test_what_has_changed_since_is_passed_on_without():
-    for step in (Nothing(), asked(1)):
+    for step in (Idle(), asked(1)):
         listening = Listening(step)
         listening.explainer.add(WAITS)
         await listening.run(1)

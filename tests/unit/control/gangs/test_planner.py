@@ -8,7 +8,7 @@ from reconciler.api.objects.claims import mark
 from reconciler.api.objects.gangs import SEAT, GangKey, GangSource
 from reconciler.api.versions.reading import read
 from reconciler.control.gangs.planner import GangPlanner, GangStep, GiveBack, Solve, UngateAll
-from reconciler.control.handler import Blocked, Nothing
+from reconciler.control.handler import Blocked, Idle
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner
@@ -208,7 +208,7 @@ async def test_groups_are_listed_before_anything_is_decided_about_their_pods():
 async def test_a_basic_group_is_no_gang():
     found = intake(*FLEET, grouped("p0"), pod_group(least=None))
     found.nodes.on_demand.listed("PodGroup")
-    assert isinstance(planner(found).next(P), Nothing)
+    assert isinstance(planner(found).next(P), Idle)
     assert not planner(found).serves(pod_unit("p0"))
 
 
