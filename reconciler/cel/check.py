@@ -4,9 +4,8 @@ The types are those that cel-go infers, since they decide which overload runs. S
 calls that they stand for there: `list.map(x, x + 1)` appends `[x + 1]` to a list of open type, in a loop.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, cast
 
 from msgspec import Struct
 
@@ -125,9 +124,9 @@ class _Checker:
         self.types: dict[int, Type] = {}
 
     def infer(self, node: tree.Node, scope: Scope) -> Type:
-        """The static type of a node, as far as known."""
-        handler = cast("Callable[[_Checker, Any, Scope], Type]", _HANDLERS[type(node)])
-        found = self.types[id(node)] = handler(self, node, scope)
+        """The static type of a node, as far as known, by the method with the name of its kind."""
+        found: Type = getattr(self, type(node).__name__.lower())(node, scope)
+        self.types[id(node)] = found
         return found
 
     def literal(self, node: tree.Literal, _: Scope) -> Type:
@@ -216,13 +215,13 @@ class _Checker:
         given = tuple(self.infer(each, scope) for each in (node.test, node.yes, node.no))
         return self._result(node, "_?_:_", given)
 
-    def list_of(self, node: tree.ListOf, scope: Scope) -> Type:
+    def listof(self, node: tree.ListOf, scope: Scope) -> Type:
         joined: Type | None = None
         for element in node.elements:
             joined = self._join(joined, element.value, element.optional, scope)
         return list_of(joined or self.inference.fresh())
 
-    def map_of(self, node: tree.MapOf, scope: Scope) -> Type:
+    def mapof(self, node: tree.MapOf, scope: Scope) -> Type:
         key: Type | None = None
         value: Type | None = None
         for entry in node.entries:
@@ -311,19 +310,3 @@ class _Checker:
                 node.body.at, f"{given} cannot be collected as {before}", "use one type, or dyn()"
             )
         return collected
-
-
-_HANDLERS: Mapping[type[tree.Node], object] = {
-    tree.Literal: _Checker.literal,
-    tree.Ident: _Checker.ident,
-    tree.Select: _Checker.select,
-    tree.Has: _Checker.has,
-    tree.Index: _Checker.index,
-    tree.Call: _Checker.call,
-    tree.Logic: _Checker.logic,
-    tree.Conditional: _Checker.conditional,
-    tree.ListOf: _Checker.list_of,
-    tree.MapOf: _Checker.map_of,
-    tree.Bind: _Checker.bind,
-    tree.Comprehension: _Checker.comprehension,
-}

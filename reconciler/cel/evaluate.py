@@ -7,7 +7,6 @@ device is computed here too, but only to save time.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, cast
 
 from reconciler.cel import evaluation, tree, values
 from reconciler.cel.check import TYPE_NAMES, Checked
@@ -41,11 +40,10 @@ class Emitter:
         """Number of slots that a frame needs."""
 
     def emit(self, node: tree.Node, slots: Slots) -> Run:
-        """The closure of a node; `slots` maps bound names to slots."""
-        run = None if slots else self._outermost.get(id(node))
+        """The closure of a node, by the method with the name of its kind; `slots`: name -> slot."""
+        run: Run | None = None if slots else self._outermost.get(id(node))
         if run is None:
-            handler = cast("Callable[[Emitter, Any, Slots], Run]", _HANDLERS[type(node)])
-            run = handler(self, node, slots)
+            run = getattr(self, f"_{type(node).__name__.lower()}")(node, slots)
             if not slots:
                 self._outermost[id(node)] = run
         return run
@@ -166,7 +164,7 @@ class Emitter:
 
         return run
 
-    def _list_of(self, node: tree.ListOf, slots: Slots) -> Run:
+    def _listof(self, node: tree.ListOf, slots: Slots) -> Run:
         parts = [self.emit(element.value, slots) for element in node.elements]
         optional = [element.optional for element in node.elements]
 
@@ -181,7 +179,7 @@ class Emitter:
 
         return self._compute(run, node) if self._are_fixed(parts) else self._fold(run, parts)
 
-    def _map_of(self, node: tree.MapOf, slots: Slots) -> Run:
+    def _mapof(self, node: tree.MapOf, slots: Slots) -> Run:
         entries = [(self.emit(e.key, slots), self.emit(e.value, slots), e.optional) for e in node.entries]
 
         def run(frame: Frame) -> values.Value:
@@ -221,22 +219,6 @@ class Emitter:
         if node.macro is tree.Macro.SORT_BY and self._types[id(node.body)] != DYN:
             return _unguarded(run)
         return run
-
-
-_HANDLERS: Mapping[type[tree.Node], object] = {
-    tree.Literal: Emitter._literal,
-    tree.Ident: Emitter._ident,
-    tree.Select: Emitter._select,
-    tree.Has: Emitter._has,
-    tree.Index: Emitter._index,
-    tree.Call: Emitter._call,
-    tree.Logic: Emitter._logic,
-    tree.Conditional: Emitter._conditional,
-    tree.ListOf: Emitter._list_of,
-    tree.MapOf: Emitter._map_of,
-    tree.Bind: Emitter._bind,
-    tree.Comprehension: Emitter._comprehension,
-}
 
 
 def _bound(slot: int) -> Run:

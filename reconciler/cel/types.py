@@ -300,6 +300,19 @@ def _unreachable(*_: values.Value) -> values.Value:
     raise Inconsistent("the evaluator carries this call out by itself")
 
 
+def readable(read: Callable[..., object]) -> Callable[..., bool]:
+    """Whether a function can read what it is given: it raises CelError for anything else."""
+
+    def test(*given: values.Value) -> bool:
+        try:
+            read(*given)
+        except CelError:
+            return False
+        return True
+
+    return test
+
+
 def _types(text: str) -> tuple[Type, ...]:
     """The comma-separated types of a signature."""
     found: list[Type] = []

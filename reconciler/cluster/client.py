@@ -91,15 +91,11 @@ class Client:
 
     async def create(self, resource: Resource, body: Raw) -> Raw:
         """The object as created. Raises Conflict if it exists already."""
-        return await self._write("POST", resource.within(body["metadata"].get("namespace", "")), body)
+        return await self._post(resource.within(body["metadata"].get("namespace", "")), body)
 
     async def evict(self, resource: Resource, key: ObjectKey, body: Raw) -> Raw:
         """Post an Eviction. Raises Retry if a budget does not allow it now."""
-        return await self._write("POST", resource.path(key, "eviction"), body)
-
-    async def update(self, resource: Resource, body: Raw) -> Raw:
-        """Replace an object, except for its status. The body's resourceVersion must be the server's."""
-        return await self._write("PUT", resource.path(_key(body)), body)
+        return await self._post(resource.path(key, "eviction"), body)
 
     async def patch(
         self,
@@ -114,29 +110,17 @@ class Client:
 
         Raises Conflict if the patch sets `metadata.resourceVersion` to another than the server's.
         """
-        return await self._object(self._patch(resource.path(key, subresource), patch, content_type))
-
-    async def patch_text(
-        self,
-        resource: Resource,
-        key: ObjectKey,
-        patch: Raw | list[Raw],
-        *,
-        content_type: PatchType = MERGE,
-        subresource: str = "",
-    ) -> bytes:
-        """Like `patch`, but returns the response undecoded."""
-        return await self._answer(self._patch(resource.path(key, subresource), patch, content_type))
+        path = resource.path(key, subresource)
+        return await self._object(
+            self._request("PATCH", path, query=UNCHECKED, body=patch, content_type=content_type)
+        )
 
     async def delete(self, resource: Resource, key: ObjectKey) -> Raw:
         """Delete an object. With finalizers it stays, and is returned with a deletionTimestamp."""
         return await self._object(self._request("DELETE", resource.path(key)))
 
-    async def _write(self, method: str, path: str, value: Raw) -> Raw:
-        return await self._object(self._request(method, path, body=value))
-
-    def _patch(self, path: str, patch: Raw | list[Raw], content_type: PatchType) -> Request:
-        return self._request("PATCH", path, query=UNCHECKED, body=patch, content_type=content_type)
+    async def _post(self, path: str, body: Raw) -> Raw:
+        return await self._object(self._request("POST", path, body=body))
 
     async def _object(self, request: Request) -> Raw:
         answer = await self._answer(request)
@@ -170,7 +154,3 @@ def _next_limit(limit: int, page: Listing) -> int:
     """Objects to ask for after a page. It grows slowly, since later objects may be larger; at most PAGE."""
     largest = max(map(len, page.items), default=1)
     return max(min(PAGE_BYTES // largest, 2 * limit, PAGE), 1)
-
-
-def _key(body: Raw) -> ObjectKey:
-    return ObjectKey(body["metadata"].get("namespace", ""), body["metadata"]["name"])

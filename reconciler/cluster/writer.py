@@ -13,7 +13,6 @@ from typing import Any
 
 import structlog
 
-from reconciler.api.objects.changes import Refused
 from reconciler.api.objects.claims import (
     ALLOCATED_AT,
     FINALIZER,
@@ -30,7 +29,7 @@ from reconciler.api.objects.gangs import FENCED, SEAT
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.semantics import ADMIN_ACCESS, BINDING_CONDITIONS, CONSUMABLE_CAPACITY, TAINTS
-from reconciler.api.versions.reading import decode, read
+from reconciler.api.versions.reading import read
 from reconciler.api.versions.shapes import mapping
 from reconciler.cluster.client import JSON, Client, Raw
 from reconciler.cluster.discovery import CLAIM
@@ -204,8 +203,8 @@ class Writer:
                 "value": {**allocation.to_json(), "allocationTimestamp": stamp},
             },
         ]
-        return self._read(
-            await self._client.patch_text(self._claims, key, patch, content_type=JSON, subresource="status")
+        return _answer(
+            await self._client.patch(self._claims, key, patch, content_type=JSON, subresource="status")
         )
 
     async def _deallocate(self, claim: ResourceClaim) -> ResourceClaim:
@@ -225,16 +224,6 @@ class Writer:
         patch = _from(key, version)
         patch["metadata"] |= {"finalizers": list(finalizers) or None, "annotations": dict(annotations)}
         return patch
-
-    def _read(self, text: bytes) -> ResourceClaim:
-        """The claim in the text of a response. Raises as `_answer`."""
-        try:
-            found = decode("ResourceClaim", self._claims.api_version, text)
-        except ValueError as exc:
-            raise Undecided(f"the answer to a write is not JSON: {exc}") from exc
-        if isinstance(found, Refused):
-            raise Undecided(f"the answer to a write cannot be read: {found.reason}")
-        return _claim(found)
 
 
 def _needs_no_mark(plan: Plan, claim: ResourceClaim) -> bool:

@@ -245,15 +245,6 @@ class ApiServer:
         for name in START_NAMESPACES:
             self.create(NAMESPACE, "", {"metadata": {"name": name}})
 
-    def register(self, kind: ServedKind) -> None:
-        """Serve one more kind."""
-        self.store.add(kind)
-        self._routes.add(kind)
-
-    def compact(self) -> None:
-        """Drop all history, as etcd does from time to time."""
-        self.store.compact()
-
     def handle(self, request: routing.Request) -> routing.Response | routing.Stream:
         """Answer a request. Never raises because of a client's input."""
         try:

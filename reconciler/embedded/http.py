@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from reconciler.api.validation.bodies import MAX_BODY, Refusal, encode, too_large, too_many_requests
+from reconciler.api.validation.bodies import MAX_BODY, Refusal, encode, too_large
 from reconciler.embedded.api import ApiServer
 from reconciler.embedded.guard import AS_GROUP
 from reconciler.embedded.routing import Request, Response, Stream
@@ -17,30 +17,19 @@ _SHUTDOWN_SECONDS = 1.0
 
 
 class _Handler:
-    """Handles HTTP requests. Watches do not count as in flight."""
+    """Handles HTTP requests."""
 
-    def __init__(self, api: ApiServer, max_in_flight: int) -> None:
+    def __init__(self, api: ApiServer) -> None:
         self._api = api
-        self._max_in_flight = max_in_flight
-        self._in_flight = 0
         self.watches: set[asyncio.Task[None]] = set()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request."""
-        if self._max_in_flight and self._in_flight >= self._max_in_flight:
-            return _refused(too_many_requests())
-        self._in_flight += 1
-        try:
-            answer = await self._answer(request)
-            if isinstance(answer, Response):
-                response = _complete(answer)
-                # Write before returning, so that the request counts as in flight until it is written.
-                await response.prepare(request)
-                await response.write_eof()
-                return response
-        finally:
-            self._in_flight -= 1
-        return await self._stream(request, answer)
+        answer = await self._answer(request)
+        if isinstance(answer, Stream):
+            return await self._stream(request, answer)
+        headers = {"Content-Type": answer.content_type, **answer.headers}
+        return web.Response(status=answer.status, body=answer.body, headers=headers)
 
     async def _answer(self, request: web.BaseRequest) -> Response | Stream:
         try:
@@ -106,26 +95,13 @@ async def _read(request: web.BaseRequest) -> bytes:
     return b"".join(parts)
 
 
-def _complete(answer: Response) -> web.Response:
-    headers = {"Content-Type": answer.content_type, **answer.headers}
-    return web.Response(status=answer.status, body=answer.body, headers=headers)
-
-
-def _refused(refusal: Refusal) -> web.Response:
-    headers = {"Retry-After": str(refusal.retry_after)}
-    return _complete(Response(refusal.code, encode(refusal.body()), headers=headers))
-
-
 @asynccontextmanager
-async def serve(
-    api: ApiServer, host: str = "127.0.0.1", port: int = 0, *, max_in_flight: int = 0
-) -> AsyncIterator[str]:
+async def serve(api: ApiServer, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
     """Serve `api` over HTTP during the block; yields the URL. Port 0 selects a free port.
 
-    With `max_in_flight`, more concurrent requests get a 429. Leaving the block ends all watches. Raises
-    Rejected if the port is taken.
+    Leaving the block ends all watches. Raises Rejected if the port is taken.
     """
-    handler = _Handler(api, max_in_flight)
+    handler = _Handler(api)
     runner = web.ServerRunner(
         _Server(handler.handle, handler_cancellation=True), shutdown_timeout=_SHUTDOWN_SECONDS
     )

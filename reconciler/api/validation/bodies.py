@@ -141,12 +141,6 @@ def version_too_large(requested: int, current: int) -> Refusal:
     return Refusal(504, "Timeout", message, details={"causes": [cause]}, retry_after=1)
 
 
-def too_many_requests() -> Refusal:
-    """429: too many requests are in flight."""
-    message = "too many requests are in flight, please try again later"
-    return Refusal(429, "TooManyRequests", message, details={}, retry_after=1)
-
-
 MAX_DEPTH = 100
 """Levels of nesting. Real objects need about twenty; deeper ones would exhaust the stack later."""
 MAX_BODY = 3 * 1024 * 1024

@@ -1,13 +1,12 @@
 """Functions that Kubernetes adds: quantities, versions, IP addresses and CIDR prefixes."""
 
 import re
-from collections.abc import Callable
 from ipaddress import IPv4Address, IPv4Interface, IPv6Address, IPv6Interface, ip_address, ip_interface
 
 from reconciler.api.objects.quantity import NANO, Quantity
 from reconciler.api.objects.semver import Semver
 from reconciler.cel.errors import CelError
-from reconciler.cel.types import Library
+from reconciler.cel.types import Library, readable
 from reconciler.cel.values import INT_MAX, INT_MIN, Computed, Value
 
 LIBRARY = Library()
@@ -24,14 +23,7 @@ def quantity(text: str) -> Quantity:
         raise CelError(str(exc)) from None
 
 
-@LIBRARY.function("isQuantity", "string -> bool")
-def is_quantity(text: str) -> bool:
-    """Whether `quantity` can parse it."""
-    try:
-        Quantity.parse(text)
-    except ValueError:
-        return False
-    return True
+LIBRARY.function("isQuantity", "string -> bool")(readable(quantity))
 
 
 @LIBRARY.function("semver", "string -> Semver", "string, bool -> Semver")
@@ -43,14 +35,7 @@ def semver(text: str, normalize: bool = False) -> Semver:
         raise CelError(str(exc)) from None
 
 
-@LIBRARY.function("isSemver", "string -> bool", "string, bool -> bool")
-def is_semver(text: str, normalize: bool = False) -> bool:
-    """Whether `semver` can parse it."""
-    try:
-        semver(text, normalize)
-    except CelError:
-        return False
-    return True
+LIBRARY.function("isSemver", "string -> bool", "string, bool -> bool")(readable(semver))
 
 
 def _compared(a: Value, b: Value) -> int:
@@ -119,19 +104,8 @@ def cidr(text: str) -> Prefix:
     return ip_interface(f"{address}/{length}")
 
 
-def _readable(read: Callable[[str], object]) -> Callable[[str], bool]:
-    def test(text: str) -> bool:
-        try:
-            read(text)
-        except CelError:
-            return False
-        return True
-
-    return test
-
-
-LIBRARY.function("isIP", "string -> bool")(_readable(ip))
-LIBRARY.function("isCIDR", "string -> bool")(_readable(cidr))
+LIBRARY.function("isIP", "string -> bool")(readable(ip))
+LIBRARY.function("isCIDR", "string -> bool")(readable(cidr))
 LIBRARY.function("ip.isCanonical", "string -> bool")(lambda text: str(ip(text)) == text)
 LIBRARY.function("string", "IP -> string")(str)
 LIBRARY.function("string", "CIDR -> string")(str)

@@ -86,19 +86,16 @@ LIBRARY.member("min", *(f"list({t}) -> {t}" for t in ORDERED), cost=_length)(
 
 
 def _position(meter: Meter, items: Items, order: range, wanted: Value) -> int:
+    """The first index of an equal element, or -1."""
     return next((index for index in order if same(meter, items[index], wanted)), -1)
 
 
-@LIBRARY.member("indexOf", "list(T), T -> int", metered=True)
-def index_of(meter: Meter, items: Items, wanted: Value) -> int:
-    """The index of the first equal element, or -1."""
-    return _position(meter, items, range(len(items)), wanted)
-
-
-@LIBRARY.member("lastIndexOf", "list(T), T -> int", metered=True)
-def last_index_of(meter: Meter, items: Items, wanted: Value) -> int:
-    """The index of the last equal element, or -1."""
-    return _position(meter, items, range(len(items) - 1, -1, -1), wanted)
+LIBRARY.member("indexOf", "list(T), T -> int", metered=True)(
+    lambda meter, items, wanted: _position(meter, items, range(len(items)), wanted)
+)
+LIBRARY.member("lastIndexOf", "list(T), T -> int", metered=True)(
+    lambda meter, items, wanted: _position(meter, items, range(len(items) - 1, -1, -1), wanted)
+)
 
 
 @LIBRARY.member("slice", "list(T), int, int -> list(T)", cost=_length)

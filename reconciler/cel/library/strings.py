@@ -19,10 +19,9 @@ LIBRARY = Library()
 _SPACE = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _LOWER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _UPPER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
-_QUOTED = str.maketrans(
-    {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v"}
-    | {"\\": r"\\", '"': r"\""}
-)
+_ESCAPES = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v"}
+_ESCAPES |= {"\\": r"\\", '"': r"\""}
+_QUOTED = str.maketrans(_ESCAPES)
 
 
 def _scan(text: str, *_: object) -> int:
@@ -56,10 +55,7 @@ def _backwards(text: str, part: str, *_: int) -> int:
     return len(text) * len(part) // 100
 
 
-@LIBRARY.member("lastIndexOf", "string, string -> int", cost=_backwards)
-def last_index_of(text: str, part: str) -> int:
-    """The last index of `part`, or -1."""
-    return text.rfind(part)
+LIBRARY.member("lastIndexOf", "string, string -> int", cost=_backwards)(str.rfind)
 
 
 @LIBRARY.member("lastIndexOf", "string, string, int -> int", cost=_backwards)
@@ -90,12 +86,11 @@ def replace(text: str, old: str, new: str, most: int = -1) -> str:
     return text.replace(old, new, max(most, -1))
 
 
-def _pieces(text: str, *_: object) -> int:
-    return len(text)
-
-
 @LIBRARY.member(
-    "split", "string, string -> list(string)", "string, string, int -> list(string)", cost=_pieces
+    "split",
+    "string, string -> list(string)",
+    "string, string, int -> list(string)",
+    cost=lambda text, *_: len(text),
 )
 def split(text: str, separator: str, most: int = -1) -> tuple[str, ...]:
     """The parts between separators, at most `most`; an empty separator splits into characters."""
@@ -292,10 +287,6 @@ def _member(meter: Meter, value: Value) -> str:
     return text
 
 
-_ESCAPES = {"\a": r"\a", "\b": r"\b", "\f": r"\f", "\n": r"\n", "\r": r"\r", "\t": r"\t", "\v": r"\v"} | {
-    "\\": r"\\",
-    '"': r"\"",
-}
 _NOT_PLAIN = re.compile(r"[^ !#-\[\]-~]")
 """What may need an escape"""
 

@@ -6,7 +6,7 @@ from ipaddress import IPv6Address
 from urllib.parse import quote, unquote_plus, unquote_to_bytes
 
 from reconciler.cel.errors import CelError
-from reconciler.cel.types import Library
+from reconciler.cel.types import Library, readable
 from reconciler.cel.values import Url, Value
 
 LIBRARY = Library()
@@ -77,14 +77,7 @@ def _host(authority: str) -> str:
     return unquote_to_bytes(host).decode(errors="replace")
 
 
-@LIBRARY.function("isURL", "string -> bool", cost=lambda text: len(text) // 10)
-def is_url(text: str) -> bool:
-    """Whether it can be parsed."""
-    try:
-        parse(text)
-    except CelError:
-        return False
-    return True
+LIBRARY.function("isURL", "string -> bool", cost=lambda text: len(text) // 10)(readable(parse))
 
 
 @LIBRARY.function("url", "string -> URL", cost=lambda text: len(text) // 10)

@@ -76,17 +76,17 @@ async def _read_only(self: Any, claim: Any) -> None:
         self._intake.forget(plan)
 
 
-_patch = Client._patch
+_patch = Client.patch
 
 
-def _unguarded(self: Any, path: str, value: Any, content_type: Any) -> Any:
+async def _unguarded(self: Any, resource: Any, key: Any, value: Any, **how: Any) -> Any:
     """A body without the version that it was decided from. Leases keep theirs."""
     if isinstance(value, list):
         value = [step for step in value if step["path"] != "/metadata/resourceVersion"]
     elif "status" in value or "finalizers" in value.get("metadata", {}) or "schedulingGates" in str(value):
         metadata = {k: v for k, v in value["metadata"].items() if k != "resourceVersion"}
         value = {**value, "metadata": metadata}
-    return _patch(self, path, value, content_type)
+    return await _patch(self, resource, key, value, **how)
 
 
 _marking = Writer._marking
@@ -170,7 +170,7 @@ MUTANTS: dict[str, Mutant] = {
     "plans are not assumed": _swap(Store, "assume", lambda *_: None),
     "unanswered writes are forgotten": _swap(Settler, "resolve", _forgotten),
     "late writes are not fenced": _swap(Settler, "resolve", _read_only),
-    "writes without resourceVersion": _swap(Client, "_patch", _unguarded),
+    "writes without resourceVersion": _swap(Client, "patch", _unguarded),
     "allocation without finalizer": _swap(Writer, "_marking", _without_finalizer),
     "a listing drops nothing": _swap(Store, "_replace", _keeps_what_is_gone),
     "old versions count": _swap(store, "_older", lambda *_: False),

@@ -136,7 +136,7 @@ async def test_a_version_that_was_compacted_gets_a_410():
     api = ApiServer()
     version = ok(api, "POST", CLAIMS, claim("a"))["metadata"]["resourceVersion"]
     ok(api, "POST", CLAIMS, claim("b"))
-    api.compact()
+    api.store.compact()
     events = [event async for event in watch(api, CLAIMS, resourceVersion=version)]
     assert [(event["type"], event["object"]["code"], event["object"]["reason"]) for event in events] == [
         ("ERROR", 410, "Expired")
@@ -146,7 +146,7 @@ async def test_a_version_that_was_compacted_gets_a_410():
 async def test_compaction_does_not_disturb_current_watches():
     api = ApiServer()
     version = ok(api, "POST", CLAIMS, claim("a"))["metadata"]["resourceVersion"]
-    api.compact()
+    api.store.compact()
     ok(api, "POST", CLAIMS, claim("b"))
     assert await take(api, 1, CLAIMS, resourceVersion=version) == [("ADDED", "b")]
 
