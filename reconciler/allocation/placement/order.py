@@ -45,7 +45,7 @@ def pod_preferences(pod: Pod, nodes: Nodes, order: tuple[str, ...]) -> PodPrefer
     A part that cannot be read counts for nothing: preferences never refuse a pod. Asks for the labels of
     namespaces that preferred terms select by, and does not wait for them.
     """
-    untolerated, matching = nodes.soft_taints.untolerated(pod.spec.tolerations), _matching(pod, nodes)
+    untolerated, matching = nodes.untolerated(pod), _matching(pod, nodes)
     near = _near(pod, nodes)
     crowds, spreadable = _crowds(pod, nodes, order)
     if untolerated is None and matching is None and near is None and spreadable is None:

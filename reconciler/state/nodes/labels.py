@@ -48,11 +48,8 @@ class _Column(Forkable):
         """(N or more,) 0 where the label is missing"""
         self.values: dict[str, int] = {}
         """Codes start at 1"""
-        self.rows: dict[int, Rows] | None = None
-        """Code -> its rows, in order; None until asked for"""
 
     def put(self, row: int, value: str | None) -> None:
-        self.rows = None
         self.codes = widened(self.codes, row + 1)
         self.codes[row] = 0 if value is None else self.values.setdefault(value, len(self.values) + 1)
 
@@ -111,17 +108,10 @@ class LabelColumns(Forkable):
         return ["", *self._column(key).values]
 
     def rows_with(self, key: str, values: Iterable[str]) -> Rows:
-        """(n,) the rows whose label has one of these values, in order. Fast for many selectors of one key."""
+        """(n,) the rows whose label has one of these values, in order."""
         column = self._column(key)
-        if column.rows is None:
-            codes = column.codes[: len(self._labels)]
-            order = np.argsort(codes, kind="stable")
-            starts = np.searchsorted(codes[order], np.arange(len(column.values) + 2))
-            column.rows = {
-                code: order[starts[code] : starts[code + 1]] for code in range(1, len(column.values) + 1)
-            }
-        found = [column.rows[column.values[value]] for value in set(values) if value in column.values]
-        return np.sort(np.concatenate(found)) if found else np.zeros(0, dtype=np.intp)
+        wanted = [column.values[value] for value in set(values) if value in column.values]
+        return np.flatnonzero(np.isin(column.codes[: len(self._labels)], wanted))
 
     def match(self, selector: NodeSelector) -> Mask:
         """(N,) rows that match a selector. Raises Rejected if it cannot be parsed."""
@@ -254,8 +244,8 @@ def _integer(text: str) -> int | None:
     return number if number is not None and -(2**63) <= number < 2**63 else None
 
 
-class SoftTaints(Forkable):
-    """The taints with `PreferNoSchedule` of each row of nodes."""
+class TaintSets(Forkable):
+    """Some taints of each row of nodes. Most nodes have the same."""
 
     def __init__(self) -> None:
         self._kinds: dict[tuple[Taint, ...], int] = {(): 0}
@@ -267,22 +257,19 @@ class SoftTaints(Forkable):
         """Set the taints of a row: an existing row or the next one."""
         if row == len(self._of_row):
             self._of_row.append(())
-        if self._of_row[row] == taints and row < len(self._kind):
-            return
         self._of_row[row] = taints
         self._kind = widened(self._kind, row + 1)
         self._kind[row] = self._kinds.setdefault(taints, len(self._kinds))
-        if len(self._kinds) > 2 * len(self._of_row) + SPARE:
+        if len(self._kinds) > 2 * len(self._of_row) + SPARE:  # most are out of use
             self._kinds = {(): 0}
             for at, kept in enumerate(self._of_row):
                 self._kind[at] = self._kinds.setdefault(kept, len(self._kinds))
 
-    def untolerated(self, tolerations: Iterable[Toleration]) -> Amounts | None:
-        """(N,) how many taints of each row the pod does not tolerate; None if there are none at all."""
-        known = tuple(tolerations)
-        counts = np.array(
-            [sum(not tolerated((taint,), known) for taint in taints) for taints in self._kinds],
-            dtype=np.int64,
-        )
-        found: Amounts = counts[self._kind[: len(self._of_row)]]
-        return found if found.any() else None
+    def each(self, judge: Callable[[tuple[Taint, ...]], int]) -> Amounts:
+        """(N,) what is said of the taints of each row. Asked once for each distinct set."""
+        found: Amounts = np.array([judge(taints) for taints in self._kinds], dtype=np.int64)
+        return found[self._kind[: len(self._of_row)]]
+
+    def tolerated(self, tolerations: tuple[Toleration, ...]) -> Mask:
+        """(N,) rows whose taints are all tolerated."""
+        return self.each(lambda taints: tolerated(taints, tolerations)) > 0

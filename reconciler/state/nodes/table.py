@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from msgspec.structs import replace
 
-from kernels.types import Codes, Mask, Rows
+from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
-from reconciler.api.objects.core import Node, Pod, Taint
+from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.selectors import LabelSelector, NodeSelector
 from reconciler.errors import Rejected
@@ -20,12 +20,11 @@ from reconciler.state.nodes.labels import (
     CLOSING,
     KnownNode,
     LabelColumns,
-    SoftTaints,
+    TaintSets,
     own_taints,
     soft_taints,
     taints_of,
     tolerated,
-    widened,
 )
 from reconciler.state.nodes.room import Charge, NominatedRoom, Room, Wanted, amounts
 from reconciler.state.on_demand import KindsOnDemand
@@ -70,7 +69,7 @@ class Nodes(Forkable):
         self._row_of: dict[str, int] = {}
         self.room = Room(self._row_of)
         self.residents = Residents(self._row_of)
-        self.soft_taints = SoftTaints()
+        self._soft_taints = TaintSets()
         self.on_demand = KindsOnDemand(on_wanted)
         self.volumes = VolumeState(self, self._row_of, complete=on_wanted is None, considered=volumes)
         self.labels_serial = 0
@@ -80,8 +79,8 @@ class Nodes(Forkable):
         self._spare: list[int] = []
         self._node: dict[str, KnownNode] = {}
         self._supposed: set[str] = set()
-        self._profiles: dict[tuple[Taint, ...], int] = {}
-        self._profile: Codes = np.zeros(0, dtype=np.int32)
+        self._taints = TaintSets()
+        self._own_taints = TaintSets()
         self._size = 0
         self._masks: Recent[Hashable, Mask] = Recent(KEPT)
         self._rows: tuple[tuple[str, ...], Rows] = ((), np.zeros(0, dtype=np.intp))
@@ -159,8 +158,8 @@ class Nodes(Forkable):
         Other taints are ignored: the tolerations of the pods that will use the claim are unknown.
         """
         if self._open[0] is not topology:
-            mask = self._by_profile(lambda taints: all(taint.key not in CLOSING for taint in taints))
-            mask = self.in_order(mask, topology.order)
+            closing = self._taints.each(lambda taints: any(taint.key in CLOSING for taint in taints))
+            mask = self.in_order(closing == 0, topology.order)
             self._open = topology, (None if mask.all() else NodeSubset(topology.order, mask))
         return self._open[1]
 
@@ -205,25 +204,20 @@ class Nodes(Forkable):
     def tolerated(self, pod: Pod) -> Mask:
         """Nodes whose taints the pod tolerates."""
         tolerations = pod.spec.tolerations
-        return self._cached(
-            ("taints", tolerations), lambda: self._by_profile(lambda taints: tolerated(taints, tolerations))
-        )
+        return self._cached(("taints", tolerations), lambda: self._taints.tolerated(tolerations))
 
     def tolerated_own(self, pod: Pod) -> Mask:
         """The same for the taints of the Node objects, without those that the control plane will add."""
         tolerations = pod.spec.tolerations
+        return self._cached(("own taints", tolerations), lambda: self._own_taints.tolerated(tolerations))
 
-        def compute() -> Mask:
-            mask = np.ones(self._size, dtype=np.bool_)
-            known: dict[tuple[Taint, ...], bool] = {}
-            for name, row in self._row_of.items():
-                taints = own_taints(self._node[name])
-                if taints not in known:
-                    known[taints] = tolerated(taints, tolerations)
-                mask[row] = known[taints]
-            return mask
-
-        return self._cached(("own taints", tolerations), compute)
+    def untolerated(self, pod: Pod) -> Amounts | None:
+        """How many taints with `PreferNoSchedule` of each node a pod does not tolerate; None if no node has
+        such taints.
+        """
+        own = pod.spec.tolerations
+        found = self._soft_taints.each(lambda taints: sum(not tolerated((taint,), own) for taint in taints))
+        return found if found.any() else None
 
     def domains(self, key: str) -> tuple[Codes, int]:
         """(N,) the domain of each node for a label, 0 for none; and the number of codes."""
@@ -305,19 +299,19 @@ class Nodes(Forkable):
         before = self._node.get(name)
         if before is not None and relevant(before) == relevant(node):  # most changes of a node are heartbeats
             self._node[name] = replace(node, labels=before.labels)  # not a second copy
-            self.soft_taints.put(self._row_of[name], soft_taints(node))
+            self._soft_taints.put(self._row_of[name], soft_taints(node))
             return False
         row = self._row_of.get(name)
         if row is None:
             row = self._row_of[name] = self._spare.pop() if self._spare else self._size
             self._size = max(self._size, row + 1)
-            self._profile = widened(self._profile, self._size)
             self.residents.put_node(row, name)
             self.volumes.attached.put_node(row, name)
         self._node[name] = node
         self._labels.put(row, node.labels)
-        self.soft_taints.put(row, soft_taints(node))
-        self._profile[row] = self._profiles.setdefault(taints_of(node), len(self._profiles))
+        self._soft_taints.put(row, soft_taints(node))
+        self._taints.put(row, taints_of(node))
+        self._own_taints.put(row, own_taints(node))
         self.room.put(row, name, amounts(node.status.allocatable))
         self._invalidate()
         return True
@@ -330,7 +324,7 @@ class Nodes(Forkable):
         self._supposed.discard(name)
         self._spare.append(row)
         self._labels.drop(row)
-        self.soft_taints.put(row, ())
+        self._soft_taints.put(row, ())
         self.room.drop(row)
         self.residents.drop_node(row, name)
         self.volumes.attached.drop_node(row, name)
@@ -341,19 +335,6 @@ class Nodes(Forkable):
         self.labels_serial += 1
         self._masks.clear()
         self._open = (None, None)
-        if len(self._profiles) > 2 * self._size + KEPT:  # most profiles are out of use
-            self._profiles.clear()
-            for name, row in self._row_of.items():
-                taints = taints_of(self._node[name])
-                self._profile[row] = self._profiles.setdefault(taints, len(self._profiles))
-
-    def _by_profile(self, predicate: Callable[[tuple[Taint, ...]], bool]) -> Mask:
-        """(N,) a predicate of each row's taints, evaluated once for each distinct set."""
-        verdicts = np.array([predicate(taints) for taints in self._profiles], dtype=np.bool_)
-        if not len(verdicts):
-            return np.zeros(self._size, dtype=np.bool_)
-        found: Mask = verdicts[self._profile[: self._size]]
-        return found
 
     def _cached(self, key: Hashable, compute: Callable[[], Mask]) -> Mask:
         def made() -> Mask:
