@@ -10,7 +10,7 @@ from kernels.types import Amounts, Mask
 from reconciler.api.objects import storage
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject, ObjectKey
-from reconciler.state.nodes.labels import widened
+from reconciler.state.pods.residents import Tally
 from reconciler.state.volumes.objects import (
     DRIVER_OF,
     UNCOUNTED,
@@ -84,15 +84,8 @@ class Uses:
         before = self._pods.get(key)
         if before is None and (pod is None or not pod.spec.volumes):
             return ()
-        if (
-            before is not None
-            and pod is not None
-            and (before[0].metadata.uid, before[1])
-            == (
-                pod.metadata.uid,
-                node,
-            )
-        ):
+        same = before is not None and pod is not None and before[0].metadata.uid == pod.metadata.uid
+        if before is not None and pod is not None and same and before[1] == node:
             self._pods[key] = pod, node, before[2]  # volumes of a pod cannot change
             self._on[node][key] = pod
             return ()
@@ -219,10 +212,10 @@ class Attached:
         self._volumes: dict[str, frozenset[VolumeID]] = {}
         """Node -> the volumes of its pods"""
         self._rows_of: dict[VolumeID, set[int]] = defaultdict(set)
-        self._counted: dict[str, frozenset[str]] = {}
-        """Node -> the drivers with a count or a limit"""
-        self._counts: dict[str, Amounts] = {}
-        self._limits: dict[str, Amounts] = {}
+        self._counted: dict[str, tuple[Mapping[str, int], Mapping[str, int]]] = {}
+        """Node -> how many volumes of each driver it has, and may have beside `UNLIMITED`"""
+        self._counts: Tally[str] = Tally()
+        self._limits: Tally[str] = Tally()
 
     def put_node(self, row: int, name: str) -> None:
         """A node has a row now."""
@@ -261,19 +254,12 @@ class Attached:
     def limit(self, driver: str) -> Amounts:
         """(N,) how many volumes of a driver each node can attach; UNLIMITED where nothing is said."""
         self._update()
-        column = self._limits.get(driver)
-        if column is None:
-            return np.full(self._size, UNLIMITED, dtype=np.int64)
-        found: Amounts = widened(column, self._size)[: self._size] + UNLIMITED
-        return found
+        return self._limits.column(driver, self._size) + UNLIMITED
 
     def count(self, driver: str, *, but: Collection[ObjectKey] = ()) -> Amounts:
         """(N,) how many volumes of a driver each node has, without those of the pods `but` alone."""
         self._update()
-        column = self._counts.get(driver)
-        if column is None:
-            return np.zeros(self._size, dtype=np.int64)
-        found: Amounts = widened(column, self._size)[: self._size]
+        found = self._counts.column(driver, self._size)
         for name, row in self._nodes_of(but):
             found = found.copy()
             found[row] = self._numbers(name, self._of_pods(name, but))[driver]
@@ -342,25 +328,17 @@ class Attached:
         counts = self._numbers(name, volumes)
         csi_node = self._objects.csi_nodes.get(name)
         limits = {} if csi_node is None else csi_node.limits()
-        for driver, number in counts.items():
-            self._set(self._counts, driver, row, number)
-        for driver, number in limits.items():
-            self._set(self._limits, driver, row, number - UNLIMITED)
-        self._counted[name] = frozenset(counts) | frozenset(limits)
+        self._counted[name] = counts, {driver: most - UNLIMITED for driver, most in limits.items()}
+        self._add(row, *self._counted[name], 1)
 
     def _clear(self, row: int, name: str) -> None:
         for volume in self._volumes.pop(name, ()):
             self._rows_of[volume].discard(row)
             if not self._rows_of[volume]:
                 del self._rows_of[volume]
-        for driver in self._counted.pop(name, ()):
-            for columns in (self._counts, self._limits):
-                if driver in columns:
-                    self._set(columns, driver, row, 0)
+        self._add(row, *self._counted.pop(name, ({}, {})), -1)
 
-    def _set(self, columns: dict[str, Amounts], driver: str, row: int, value: int) -> None:
-        column = columns.get(driver)
-        if column is None:
-            column = np.zeros(self._size, dtype=np.int64)
-        column = columns[driver] = widened(column, max(self._size, row + 1))
-        column[row] = value
+    def _add(self, row: int, counts: Mapping[str, int], limits: Mapping[str, int], sign: int) -> None:
+        for tally, numbers in ((self._counts, counts), (self._limits, limits)):
+            for driver, number in numbers.items():
+                tally.add(driver, row, sign * number)
