@@ -33,7 +33,8 @@ yaml.SafeLoader = yaml.CSafeLoader  # type: ignore[misc, assignment]
 # Output without a terminal is wrapped only if COLUMNS gives a width, as a terminal or readline may have done.
 os.environ.pop("COLUMNS", None)
 
-# Hypothesis tries constants of the code, too: to collect them takes seconds, and the examples change with it.
+# Hypothesis tries constants of all modules that were imported before: the examples of a test would depend on
+# the tests before it. There is no public switch (6.170).
 if FACTOR == 1:
     providers._get_local_constants = lambda: providers._local_constants
 

@@ -5,6 +5,7 @@ from fractions import Fraction
 from random import Random
 from typing import Any
 
+from tests.tools import builders
 from tests.tools.naive_rules import exact
 
 Object = dict[str, Any]
@@ -81,24 +82,10 @@ def world(seed: int) -> tuple[list[Object], list[Object], list[Object], list[Obj
     nodes, slices = [], []
     for at in range(random.randint(1, 2)):
         allocatable = {"cpu": str(random.randint(4, 10)), "memory": f"{random.randint(2, 8)}Gi", "pods": "50"}
-        nodes.append(
-            {
-                "apiVersion": "v1",
-                "kind": "Node",
-                "metadata": {"name": f"n{at}"},
-                "status": {"allocatable": allocatable},
-            }
-        )
+        nodes.append(builders.node(f"n{at}") | {"status": {"allocatable": allocatable}})
         devices = [_device(random, number) for number in range(random.randint(1, 4))]
-        pool = {"name": f"n{at}", "generation": 1, "resourceSliceCount": 1}
-        slices.append(
-            {
-                "apiVersion": "resource.k8s.io/v1",
-                "kind": "ResourceSlice",
-                "metadata": {"name": f"s{at}"},
-                "spec": {"driver": "d.example", "nodeName": f"n{at}", "pool": pool, "devices": devices},
-            }
-        )
+        here: Object = {"driver": "d.example", "pool": f"n{at}", "nodeName": f"n{at}"}
+        slices.append(builders.resource_slice(f"s{at}", devices, **here))
     claims, pods = [], []
     for at in range(random.randint(1, 5)):
         own = [f"c{at}{number}" for number in range(random.randint(0, 2))]
@@ -140,12 +127,7 @@ def _claim(random: Random, name: str) -> Object:
     request: Object = {"name": "r", "exactly": wants()}
     if random.random() < 0.3:
         request = {"name": "r", "firstAvailable": [{"name": "a", **wants()}, {"name": "b", **wants()}]}
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaim",
-        "metadata": {"name": name, "namespace": "default", "uid": name},
-        "spec": {"devices": {"requests": [request]}},
-    }
+    return builders.claim(name, request)
 
 
 def _pod(random: Random, name: str, claims: list[str], nodes: list[Object]) -> Object:

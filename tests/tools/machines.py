@@ -79,10 +79,10 @@ def claim_of(name: str, profile: str, node: str, *devices: str) -> Object:
     """An allocated claim of one pod of the same name."""
     results = [{"request": "r", "driver": DRIVER, "pool": node, "device": one} for one in devices]
     field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    made = builders.claim(name)
+    made["metadata"]["uid"] = name
     return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaim",
-        "metadata": {"name": name, "namespace": "default", "uid": name},
+        **made,
         "spec": spec_of(profile, len(devices)),
         "status": {
             "allocation": {

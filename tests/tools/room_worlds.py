@@ -16,7 +16,18 @@ from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from reconciler.state.nominations import HeldPlace, Nomination, of_claim
-from tests.tools.builders import Object, counter_slice, device, device_class, request, resource_slice, wants
+from tests.tools import builders
+from tests.tools.builders import (
+    Object,
+    counter_slice,
+    device,
+    device_class,
+    first_of,
+    node,
+    request,
+    resource_slice,
+    wants,
+)
 from tests.tools.gangs import child_of, composite_group, pod_group
 from tests.tools.small_fleet import DRIVER, budget, claim, held, pod
 
@@ -100,12 +111,7 @@ class _Draw:
         for name in self.nodes:
             cpu = str(self.random.choice([2, 4, 8]))
             offered = {"cpu": cpu, "pods": "20"}
-            yield {
-                "apiVersion": "v1",
-                "kind": "Node",
-                "metadata": {"name": name, "labels": {}},
-                "status": {"allocatable": offered},
-            }
+            yield node(name) | {"status": {"allocatable": offered}}
             yield from self._devices(name)
 
     def _devices(self, node: str) -> Iterable[Object]:
@@ -131,25 +137,14 @@ class _Draw:
 
     def _claim(self, name: str, most: int) -> ResourceClaim:
         kind = self.random.choice(["whole", "half", "q"]) if self.cut else "any"
-        spec: Object = {
-            "devices": {"requests": [request("r", self.random.randint(1, most), device_class=kind)]}
-        }
+        requests = [request("r", self.random.randint(1, most), device_class=kind)]
+        constraints = []
         if self.random.random() < 0.2:
-            spec["devices"]["requests"].append(request("s", 1, device_class=kind))
-            spec["devices"]["constraints"] = [{"matchAttribute": "d/side"}]
+            requests.append(request("s", 1, device_class=kind))
+            constraints = [{"matchAttribute": "d/side"}]
         elif self.cut and self.random.random() < 0.2:
-            either = {"a": wants(1, device_class="whole"), "b": wants(2, device_class="half")}
-            spec["devices"]["requests"] = [
-                {"name": "r", "firstAvailable": [{"name": name, **one} for name, one in either.items()]}
-            ]
-        found = read(
-            {
-                "apiVersion": "resource.k8s.io/v1",
-                "kind": "ResourceClaim",
-                "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
-                "spec": spec,
-            }
-        )
+            requests = [first_of("r", a=wants(1, device_class="whole"), b=wants(2, device_class="half"))]
+        found = read(builders.claim(name, *requests, constraints=constraints))
         assert isinstance(found, ResourceClaim)
         return found
 
@@ -163,14 +158,8 @@ class _Draw:
             "annotations": fields.pop("annotations", {}),
         }
         if random.random() < 0.6:
-            owner = {
-                "apiVersion": "apps/v1",
-                "kind": "ReplicaSet",
-                "name": "r",
-                "uid": "r",
-                "controller": True,
-            }
-            metadata["ownerReferences"] = [owner]
+            owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r"}
+            metadata["ownerReferences"] = [{**owner, "controller": True}]
         spec: Object = {
             "nodeName": node,
             "resourceClaims": [{"name": one, "resourceClaimName": one} for one in claims],

@@ -238,14 +238,9 @@ def asking(
         else:
             ways: list[dict[str, Any]] = [{**part, "name": f"s{at}"} for at, part in enumerate(parts)]
             found.append({"name": f"r{number}", "firstAvailable": ways})
-    claim = read({
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaim",
-        "metadata": {
-            "name": "c", "namespace": "default", "annotations": {} if pools is None else {POOLS: pools},
-        },
-        "spec": {"devices": {"requests": found}},
-    })  # fmt: skip
+    made = builders.claim("c", *found)
+    made["metadata"]["annotations"] = {} if pools is None else {POOLS: pools}
+    claim = read(made)
     assert isinstance(claim, ResourceClaim)
     return claim
 

@@ -20,6 +20,7 @@ from reconciler.api.objects.semantics import ALL_GATES, EXTENDED_RESOURCES, Sema
 from reconciler.api.versions.reading import read
 from reconciler.cli import main
 from reconciler.control.offline import Report, decide
+from tests.tools import builders
 from tests.tools.allocation_world import without
 from tests.tools.builders import device_class, snapshot
 from tests.tools.checkout import SHARED, needs
@@ -68,31 +69,15 @@ def test_no_node_gives_more_than_it_has(seed: int):
 
 def node(cpu: str = "8") -> Object:
     status = {"allocatable": {"cpu": cpu, "memory": "16Gi", "pods": "50"}}
-    return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "w1"}, "status": status}
+    return builders.node("w1") | {"status": status}
 
 
 def slice_of(*devices: Object) -> Object:
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceSlice",
-        "metadata": {"name": "s"},
-        "spec": {
-            "driver": "d.example",
-            "nodeName": "w1",
-            "pool": {"name": "w1", "generation": 1, "resourceSliceCount": 1},
-            "devices": list(devices),
-        },
-    }
+    return builders.resource_slice("s", devices, driver="d.example", pool="w1", nodeName="w1")
 
 
 def claim(name: str, **wants: Any) -> Object:
-    exactly = {"deviceClassName": "any", **wants}
-    return {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaim",
-        "metadata": {"name": name, "namespace": "default", "uid": name},
-        "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
-    }
+    return builders.claim(name, {"name": "r", "exactly": {"deviceClassName": "any", **wants}})
 
 
 def pod(name: str, *claims: str, cpu: str = "0", on: str = "", **spec: Any) -> Object:

@@ -11,7 +11,7 @@ from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.versions.reading import read, to_v1
 from reconciler.errors import Malformed
 from tests.tools.allocation_world import World, decide
-from tests.tools.builders import device_class, selectors
+from tests.tools.builders import claim, device_class, resource_slice, selectors
 from tests.tools.checkout import needs
 from tests.tools.first_revision import TEXT, Walk, four_partitions, partitions, two_gpus
 
@@ -192,24 +192,11 @@ BETA = "resource.k8s.io/v1beta1"
 
 
 def slice_with(*devices: Any, version: str = BETA, **spec: Any) -> ResourceSlice:
-    pool = {"name": "p", "generation": 1, "resourceSliceCount": 1}
-    raw = {
-        "apiVersion": version,
-        "kind": "ResourceSlice",
-        "metadata": {"name": "s"},
-        "spec": {"driver": "d", "pool": pool, "devices": list(devices), **spec},
-    }
-    return cast("ResourceSlice", read(raw))
+    return cast("ResourceSlice", read(resource_slice("s", devices, **spec) | {"apiVersion": version}))
 
 
 def claim_with(*requests: Any, version: str = BETA) -> ResourceClaim:
-    raw = {
-        "apiVersion": version,
-        "kind": "ResourceClaim",
-        "metadata": {"name": "c"},
-        "spec": {"devices": {"requests": list(requests)}},
-    }
-    return cast("ResourceClaim", read(raw))
+    return cast("ResourceClaim", read(claim("c", *requests) | {"apiVersion": version}))
 
 
 def test_what_a_device_has_moves_up_from_basic():
