@@ -201,7 +201,7 @@ class World:
 
     def compact(self) -> None:
         self.count["history forgotten"] += 1
-        self.api.compact()
+        self.api.store.compact()
 
     def thin(self) -> None:
         """Much of what is there ends, in no order."""

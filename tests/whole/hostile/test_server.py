@@ -227,7 +227,7 @@ async def test_old_listings():
         one.hostile.faults = Faults(away=True)
         await asyncio.sleep(5)
         cluster.delete(names.pop())
-        cluster.api.compact()  # so that watches have to list again
+        cluster.api.store.compact()  # so that watches have to list again
         one.hostile.faults = Faults(stale=True)
         await asyncio.sleep(20)
         cluster.load(device_class("late"))  # by the old list all devices are free

@@ -64,7 +64,7 @@ class Chaos:
                 if self.random.random() < 0.4:
                     faulty.on("PATCH", f"/{found['metadata']['name']}", self.random.choice(FAULTS))
         if self.random.random() < 0.05:
-            self.cluster.api.compact()
+            self.cluster.api.store.compact()
 
     def make(self) -> None:
         self.made += 1
