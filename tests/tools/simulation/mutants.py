@@ -173,7 +173,7 @@ MUTANTS: dict[str, Mutant] = {
     "writes without resourceVersion": _swap(Client, "patch", _unguarded),
     "allocation without finalizer": _swap(Writer, "_marking", _without_finalizer),
     "a listing drops nothing": _swap(Store, "_replace", _keeps_what_is_gone),
-    "old versions count": _swap(store, "_older", lambda *_: False),
+    "old versions count": _swap(store, "older", lambda *_: False),
     "rewound events count": _swap(events, "precedes", lambda *_: False),
     "all news of claims is an echo": _swap(
         Intake,

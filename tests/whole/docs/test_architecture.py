@@ -110,7 +110,11 @@ UP = {
     ("reconciler.cluster.watch", "reconciler.control.intake"),
     ("reconciler.cluster.events", "reconciler.control.intake"),
     ("reconciler.cluster.client", "reconciler.operations.metrics.meters"),
+    ("reconciler.control.decisions.declaration", "reconciler.operations.events_recorder"),
+    ("reconciler.control.decisions.declaration", "reconciler.operations.metrics.meters"),
     ("reconciler.control.decisions.declaration", "reconciler.operations.telemetry"),
+    ("reconciler.control.loop", "reconciler.operations.metrics.meters"),
+    ("reconciler.control.loop", "reconciler.operations.telemetry"),
 }
 """Calls from a room to a higher one"""
 
