@@ -3,6 +3,7 @@
 A count may be too high, but never too low: what depends on a single node is not subtracted.
 """
 
+from array import array
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -38,7 +39,7 @@ class CountLog:
 
     def __init__(self) -> None:
         self._generation = 0
-        self._nodes: list[int] = []
+        self._nodes = array("q")
         self._selected: list[Selected] = []
 
     @property
@@ -58,7 +59,7 @@ class CountLog:
     def clear(self) -> None:
         """Note a change that may concern any node."""
         self._generation += 1
-        self._nodes.clear()
+        self._nodes = array("q")
         self._selected.clear()
 
     def since(self, position: tuple[int, int, int]) -> tuple[Rows, list[Selected]] | None:

@@ -4,6 +4,7 @@ Source: docs/capacity.md.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
 
 import numpy as np
 from msgspec import Struct
@@ -22,7 +23,7 @@ from reconciler.state.caches import Recent
 from reconciler.state.devices.exclusion import Exclusion
 from reconciler.state.devices.occupancy import Occupancy
 
-CACHE_SIZE = 1 << 14
+CACHE_SIZE = 1 << 11
 """Maximum cached solutions"""
 BUDGET = 2_000
 """Maximum search steps per problem"""
@@ -49,7 +50,7 @@ class Solver:
         self._budget = budget
         self._effort = effort
         self._spent = 0
-        self._known: Recent[object, WorthBounds] = Recent(CACHE_SIZE)
+        self._known: Recent[bytes, WorthBounds] = Recent(CACHE_SIZE)
 
     def begin(self) -> None:
         """Start a measurement: reset the used effort."""
@@ -63,7 +64,8 @@ class Solver:
         # Amounts above the sum of all draws do not matter.
         left = np.minimum(left, draws.sum(axis=0))
         worth = [1] * len(draws) if problem.worth is None else list(problem.worth)
-        key = (draws.shape, draws.tobytes(), left.tobytes(), tuple(worth) if problem.worth else None)
+        sizes = repr((draws.shape, worth)).encode()
+        key = sha256(b"".join([sizes, draws.tobytes(), left.tobytes()])).digest()  # that takes kilobytes
         known = self._known.get(key)
         if known is not None and known.best == known.bound:
             return known

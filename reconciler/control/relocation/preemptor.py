@@ -88,6 +88,7 @@ class Preemptor(relocator.Relocator):
         if self._campaign is not None:
             await self._advance(self._campaign)
             return
+        self._before = None  # as large as the state, and older and older
         units = self._candidates.units()
         self.standing.keep(units)
         self._waits = {unit: wait for unit, wait in self._waits.items() if unit in set(units)}
@@ -265,7 +266,7 @@ class Preemptor(relocator.Relocator):
 
     def _stop(self) -> None:
         """Carry out no plan any more. Room that is held expires."""
-        self._campaign = None
+        self._campaign = self._before = None
         self._asking.clear()
         self._means.turns.end(self.purpose)
 

@@ -118,7 +118,7 @@ class PluginView(Protocol):
 MOST_HELD = 5
 """Nominations that the header names"""
 
-SPARE = 1000
+SPARE = 100
 """Messages kept beyond twice the pending units, before messages of other units are dropped"""
 
 

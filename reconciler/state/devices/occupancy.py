@@ -3,6 +3,7 @@
 Decisions read them; `occupancy_columns` keeps them current.
 """
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
@@ -30,7 +31,7 @@ class Trail:
 
     def __init__(self) -> None:
         self._rows = IntegerLog()
-        self._ends = [0]
+        self._ends = array("q", [0])
         """How many rows there are after each change; the first entry is before all changes"""
 
     def __len__(self) -> int:
