@@ -1,6 +1,7 @@
 """Pods of lower priority are evicted for pending ones, one at a time, and nobody else is."""
 
 import asyncio
+import gc
 import re
 from typing import Any
 
@@ -17,6 +18,7 @@ from reconciler.control.decisions.every import (
     RoomPlanned,
 )
 from reconciler.control.relocation import preemptor
+from reconciler.control.relocation.ground import Ground
 from reconciler.embedded.controllers import run_controllers
 from tests.tools.gangs import annotated
 from tests.tools.preempting import (
@@ -56,6 +58,8 @@ async def test_two_pods_leave_one_after_the_other_for_a_claim_of_two_devices():
         cluster.load(claim("wanted", 2, managed=False), important("high", "wanted"))
         await running.heard(Evicted, 2)
         await cluster.until(lambda: not cluster.gated("high"))
+        await asyncio.sleep(10)
+        assert not any(isinstance(one, Ground) for one in gc.get_objects()), "a copy of the state stays"
     assert [decision.pod.name for decision in running.of(Evicted)] == ["low0", "low1"]
     assert running.of(RoomPlanAborted) == []
 
