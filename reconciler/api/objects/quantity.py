@@ -71,24 +71,7 @@ class Quantity:
         return Quantity(self.nanos - other.nanos, self.format)
 
     def __str__(self) -> str:
-        """Canonical form: the largest suffix of the family that leaves no fraction (V-10)."""
-        if self.nanos == 0:
-            return "0"
-        sign, nanos = ("-", -self.nanos) if self.nanos < 0 else ("", self.nanos)
-        # Binary suffixes cannot express fractions; upstream falls back to decimal ones below 1024.
-        if self.format is Format.BINARY and nanos % NANO == 0 and nanos // NANO >= 1024:
-            whole, suffix = nanos // NANO, ""
-            for name, factor in _BINARY.items():
-                if (nanos // NANO) % factor == 0:
-                    whole, suffix = nanos // NANO // factor, name
-            return f"{sign}{whole}{suffix}"
-        exponent = -9
-        while exponent < 18 and nanos % 1000 == 0:
-            nanos //= 1000
-            exponent += 3
-        if self.format is Format.EXPONENT:
-            return f"{sign}{nanos}e{exponent}" if exponent else f"{sign}{nanos}"
-        return f"{sign}{nanos}{_SUFFIX_OF[exponent]}"
+        return _printed(self.nanos, self.format)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -103,6 +86,28 @@ class Quantity:
 
 ZERO = Quantity(0)
 _SUFFIX_OF = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
+
+
+@lru_cache(maxsize=65536)
+def _printed(nanos: int, family: Format) -> str:
+    """Canonical form: the largest suffix of the family that leaves no fraction (V-10)."""
+    if nanos == 0:
+        return "0"
+    sign, nanos = ("-", -nanos) if nanos < 0 else ("", nanos)
+    # Binary suffixes cannot express fractions; upstream falls back to decimal ones below 1024.
+    if family is Format.BINARY and nanos % NANO == 0 and nanos // NANO >= 1024:
+        whole, suffix = nanos // NANO, ""
+        for name, factor in _BINARY.items():
+            if (nanos // NANO) % factor == 0:
+                whole, suffix = nanos // NANO // factor, name
+        return f"{sign}{whole}{suffix}"
+    exponent = -9
+    while exponent < 18 and nanos % 1000 == 0:
+        nanos //= 1000
+        exponent += 3
+    if family is Format.EXPONENT:
+        return f"{sign}{nanos}e{exponent}" if exponent else f"{sign}{nanos}"
+    return f"{sign}{nanos}{_SUFFIX_OF[exponent]}"
 
 
 @lru_cache(maxsize=65536)
