@@ -2,8 +2,8 @@
 
 from random import Random
 
-from reconciler.api.objects.core import GATE
 from reconciler.control.ownership import MANAGED
+from tests.tools import small_fleet
 from tests.tools.simulation.fleet import CLASSES, DRA, FOREIGN, NIC, PART, Object
 
 
@@ -58,17 +58,5 @@ def template(name: str, spec: Object) -> Object:
 
 def pod(name: str, claims: list[str], templates: list[str], *, zone: str | None, priority: int) -> Object:
     """A pod with our gate."""
-    entries = [{"name": f"c{i}", "resourceClaimName": name} for i, name in enumerate(claims)]
-    entries += [{"name": f"t{i}", "resourceClaimTemplateName": name} for i, name in enumerate(templates)]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "containers": [{"name": "main", "image": "example.com/main"}],
-            "schedulingGates": [{"name": GATE}],
-            "resourceClaims": entries,
-            "priority": priority,
-            **({"nodeSelector": {"zone": zone}} if zone else {}),
-        },
-    }
+    there = {"nodeSelector": {"zone": zone}} if zone else {}
+    return small_fleet.pod(name, *claims, templates=tuple(templates), priority=priority, **there)
