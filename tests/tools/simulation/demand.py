@@ -58,5 +58,5 @@ def template(name: str, spec: Object) -> Object:
 
 def pod(name: str, claims: list[str], templates: list[str], *, zone: str | None, priority: int) -> Object:
     """A pod with our gate."""
-    there = {"nodeSelector": {"zone": zone}} if zone else {}
+    there: Object = {"nodeSelector": {"zone": zone}} if zone else {}
     return small_fleet.pod(name, *claims, templates=tuple(templates), priority=priority, **there)
