@@ -183,11 +183,9 @@ async def test_the_embedded_server_keeps_the_fields_of_the_proposal():
     assert any("split into two" in line for line in told)
 
 
-def test_the_example_of_the_guide_gives_the_output_of_the_guide(tmp_path: Path):
+def test_the_example_of_the_guide_gives_the_output_of_the_guide():
     text = GUIDE.read_text()
-    found = re.search(r"```yaml\n(.*?)```", text, re.DOTALL)
-    assert found is not None
-    result = run("allocate", "-f", write(tmp_path, found[1]))
+    result = run("allocate", "-f", str(DOCS / "examples" / "exclusive.yaml"))
     assert "default/train-7  gpu      gpu.example.com/node-1/gpu-1-mig1" in result.stdout
     (refusal,) = (line for line in result.stdout.splitlines() if line.startswith("not allocated"))
     assert refusal in text

@@ -236,9 +236,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     for source in MANIFESTS.iterdir():
         (here / "manifests" / source.name).write_text(source.read_text())
     (here / "claims" / "all.yaml").write_text((MANIFESTS / "20-claims.yaml").read_text())
-    page = (ROOT / "docs" / "exclusive-devices.md").read_text()
-    (exclusive,) = re.findall(r"^Save this as `exclusive.yaml`.*?^```yaml\n(.*?)^```", page, re.M | re.S)
-    (here / "exclusive.yaml").write_text(exclusive)
+    exclusive = (ROOT / "docs" / "examples" / "exclusive.yaml").read_text()
     (here / "slices.yaml").write_text(
         "---\n".join(part for part in exclusive.split("---\n") if "ResourceClaim" not in part)
     )

@@ -59,7 +59,7 @@ CASES: dict[str, list[tuple[str, ...]]] = {
         ("make-room", "large", "-f", "large.yaml", *FRAGMENTED, "--priority", "1000"),
         ("make-room", "large", "-f", "large.yaml", *FRAGMENTED, "--priority", "-1"),
     ],
-    "modes": [("modes", "-f", "exclusive.yaml"), ("modes", *KOORDINATOR)],
+    "modes": [("modes", "-f", str(DOCS / "examples" / "exclusive.yaml")), ("modes", *KOORDINATOR)],
     "top": [
         ("top", *DEMO),
         *(
@@ -83,9 +83,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     here = tmp_path_factory.mktemp("schemas")
     (here / "run.log").write_text(LINE)
     (here / "broken.yaml").write_text(yaml_of(GPU, part("s", {"name": "a"}, count=2), claim("c")))
-    page = (DOCS / "exclusive-devices.md").read_text()
-    (exclusive,) = re.findall(r"^Save this as `exclusive.yaml`.*?^```yaml\n(.*?)^```", page, re.M | re.S)
-    (here / "exclusive.yaml").write_text(exclusive)
     (here / "large.yaml").write_text(LARGE)
     claims = ("-f", str(DOCS / "tutorial" / "claims.yaml"))
     held = CliRunner().invoke(main, ["allocate", *TUTORIAL[:2], *claims, "-o", "yaml"])
