@@ -5,7 +5,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from msgspec import Struct, field
+from msgspec import Struct
 from numpy.typing import NDArray
 
 from kernels.types import Amounts, Codes, Mask, Rows
@@ -59,12 +59,8 @@ class NodeStates(Struct, frozen=True, eq=False):
     options, for constraints on the attributes, and for the masks each.
     """
 
-    bits: NDArray[np.uint8]
-    """(bytes, m) of the devices of `layouts`: which masks they are in"""
-    left: Amounts
-    """(S, C) what is left of the counter sets"""
-    layouts: _Layouts
-    _numbers: dict[tuple[int, bytes, bytes], int] = field(default_factory=dict)
+    numbers: Codes
+    """(N,) of each node; -1 for those that are not compared"""
 
     @classmethod
     def by(
@@ -96,18 +92,36 @@ class NodeStates(Struct, frozen=True, eq=False):
             values = [one for one in columns if one is not None]
             of_topology[attributes] = _with_values(plain, values) if values else plain
         layouts = of_topology[attributes]
-        return cls(np.packbits(np.stack(seen)[:, layouts.rows], axis=0), occupancy.left, layouts)
+        bits = np.packbits(np.stack(seen)[:, layouts.rows], axis=0).T
+        return cls(_states_of(layouts, bits, occupancy.left))
 
     def of(self, place: int) -> int:
         """The number of a node at a place; -1 if it is not compared."""
-        number = self.layouts.numbers.item(place)
-        if number < 0:
-            return -1
-        first, behind = self.layouts.sets
-        left = self.left[first.item(place) : behind.item(place)].tobytes()
-        begins = self.layouts.begins
-        devices = self.bits[:, begins.item(place) : begins.item(place + 1)].tobytes()
-        return self._numbers.setdefault((number, devices, left), len(self._numbers))
+        return self.numbers.item(place)
+
+
+def _states_of(layouts: _Layouts, bits: NDArray[np.uint8], left: Amounts) -> Codes:
+    """(N,) equal numbers for nodes that are laid out alike, with equal masks and equal counter sets.
+
+    bits (m, bytes)  the masks that each device is in
+    left (S, C)      what is left of the counter sets
+    """
+    first, behind = layouts.sets
+    places = np.argsort(layouts.numbers, kind="stable")
+    _, begins = np.unique(layouts.numbers[places], return_index=True)
+    found, known = np.full(len(places), -1, dtype=np.int32), 0
+    for alike in np.split(places, begins[1:]):
+        if layouts.numbers[alike[0]] < 0:
+            continue
+        one = int(alike[0])
+        devices = layouts.begins[alike][:, None] + np.arange(layouts.begins[one + 1] - layouts.begins[one])
+        sets = first[alike][:, None] + np.arange(behind[one] - first[one])
+        parts = [bits[devices], np.ascontiguousarray(left[sets]).view(np.uint8)]
+        rows = np.concatenate([part.reshape(len(alike), -1) for part in parts], axis=1)
+        _, of = np.unique(rows.view(f"V{rows.shape[1]}"), return_inverse=True)
+        found[alike] = known + of.reshape(-1)
+        known += int(of.max()) + 1
+    return found
 
 
 _LAYOUTS: Cache[Topology, tuple[dict[tuple[str, ...], _Layouts], _Layouts]] = Cache(
@@ -131,10 +145,10 @@ def _layouts(topology: Topology) -> _Layouts:
         columns += relative
         if len(rows):
             filled = np.flatnonzero(counts)
-            behind[filled] = np.maximum.reduceat(np.maximum.reduce(sets), begins[filled])
+            behind[filled] = np.maximum.reduceat(np.maximum.reduce(sets), begins[filled]) + 1
     numbers = _numbered(columns, begins, np.zeros(size, dtype=np.int32))
     numbers[_unclear(topology, rows, np.repeat(np.arange(size), counts))] = -1
-    return _Layouts(rows, begins, (first, behind + 1), numbers)
+    return _Layouts(rows, begins, (first, behind), numbers)
 
 
 def _with_values(plain: _Layouts, values: Sequence[Codes]) -> _Layouts:

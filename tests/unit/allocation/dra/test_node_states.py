@@ -105,7 +105,9 @@ def states_of(slices: list[Object], holds: list[Object], *constraints: Object) -
     options = [option for slot in parsed.slots for option in slot.options]
     found = NodeStates.by(options, compared_attributes(parsed), seen)
     assert found is not None
-    return [found.of(place) for place in range(len(seen.topology.order))]
+    numbers = [found.of(place) for place in range(len(seen.topology.order))]
+    order = list(dict.fromkeys([number for number in numbers if number >= 0]))
+    return [order.index(number) if number >= 0 else -1 for number in numbers]
 
 
 def node_slice(number: int, values: list[int]) -> Object:
