@@ -238,7 +238,7 @@ class ApiServer:
         served = (*every_kind(), *kinds)
         self.now = now
         self.store = Store(served, history=history)
-        self._writer = Writer(self.store, now=now, random=random or random_module.Random())
+        self.writer = Writer(self.store, now=now, random=random or random_module.Random())
         self._routes = routing.Routes(served, serves, release)
         self._has_newer_fields = release >= RELEASE_OF_NEWER
         self._guard = guard or OpenGuard()
@@ -279,7 +279,7 @@ class ApiServer:
         view = choose_view(target.kind, target.served, accept, include=include, now=self.now)
         directive = request.query.get("fieldValidation") or "Warn"
         fields = FieldValidation(directive, self._has_newer_fields, [])
-        return _Call(self.store, self._writer, guard, sender, request, target, view, fields).answer()
+        return _Call(self.store, self.writer, guard, sender, request, target, view, fields).answer()
 
     def load(self, objects: Iterable[Object]) -> None:
         """Create manifests with their status, and the namespaces they name.
@@ -297,7 +297,7 @@ class ApiServer:
     def create(self, kind: ServedKind, namespace: str, obj: Object) -> Object:
         """Create an object of the stored version directly. Raises a Refusal."""
         target = routing.Target(kind, kind.stored, namespace)
-        return self._writer.create(target, obj, _owner_of(target)).object
+        return self.writer.create(target, obj, _owner_of(target)).object
 
     def update(
         self,
@@ -310,26 +310,22 @@ class ApiServer:
     ) -> Object:
         """Replace an object by the result of `change`, directly. Raises a Refusal."""
         target = routing.Target(kind, kind.stored, namespace, name, subresource)
-        return self._writer.update(target, change, _owner_of(target)).object
+        return self.writer.update(target, change, _owner_of(target)).object
 
     def delete(self, kind: ServedKind, namespace: str, name: str, **options: Any) -> None:
         """Delete an object directly, with DeleteOptions. Raises a Refusal."""
-        self._writer.delete(routing.Target(kind, kind.stored, namespace, name), options)
+        self.writer.delete(routing.Target(kind, kind.stored, namespace, name), options)
 
     def kind_of(self, api_version: str, kind: str) -> ServedKind | None:
         """The kind of a reference, if it is served."""
         found = self._routes.kind_of(api_version, kind)
         return found[0] if found is not None else None
 
-    def have_kubelets(self, *, there: bool) -> None:
-        """Whether controllers end the pods that are deleted."""
-        self._writer.has_kubelets = there
-
     def bind(self, namespace: str, name: str, node: str) -> None:
         """Bind a pod to a node, as a scheduler does. Raises a Refusal."""
         binding = {"metadata": {"name": name}, "target": {"name": node}}
         change = bind(binding, name, timestamp(self.now()))
-        self._writer.update(routing.Target(POD, POD.stored, namespace, name, "binding"), change, None)
+        self.writer.update(routing.Target(POD, POD.stored, namespace, name, "binding"), change, None)
 
     def _load(self, obj: Object) -> None:
         found = self._routes.kind_of(str(obj.get("apiVersion", "")), str(obj.get("kind", "")))
@@ -349,10 +345,10 @@ class ApiServer:
         if kind is NAMESPACE and self.store[NAMESPACE].get(given.get("name", "")) is not None:
             # Already created for an earlier object: apply its labels.
             target = routing.Target(kind, served, "", given["name"])
-            self._writer.update(target, lambda _shown: obj, _owner_of(target))
+            self.writer.update(target, lambda _shown: obj, _owner_of(target))
             return
         target = routing.Target(kind, served, namespace)
-        name = self._writer.create(target, obj, _owner_of(target)).object["metadata"]["name"]
+        name = self.writer.create(target, obj, _owner_of(target)).object["metadata"]["name"]
         if kind.has_status and obj.get("status"):
             target = routing.Target(kind, served, namespace, name, "status")
-            self._writer.update(target, lambda shown: {**shown, "status": obj["status"]}, _owner_of(target))
+            self.writer.update(target, lambda shown: {**shown, "status": obj["status"]}, _owner_of(target))

@@ -191,8 +191,12 @@ class Controller(Protocol):
 
 
 @asynccontextmanager
-async def _running(api: ApiServer, controllers: Iterable[Controller]) -> AsyncIterator[None]:
-    """Run controllers during the block."""
+async def run_controllers(api: ApiServer, schedule: Schedule | None = None) -> AsyncIterator[None]:
+    """Run the controllers during the block; `schedule` decides the claims for extended resources."""
+    pods = PodController(api, schedule)
+    others = (PodGroupController(api), TemplateController(api), ClaimController(api), NodeController(api))
+    controllers: list[Controller] = [*others, pods, *collectors(api)]
+    api.writer.has_kubelets = True
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(
@@ -206,47 +210,24 @@ async def _running(api: ApiServer, controllers: Iterable[Controller]) -> AsyncIt
         finally:
             for task in tasks:
                 task.cancel()
+            api.writer.has_kubelets = False
+            pods.stop()
 
 
 async def _follow(api: ApiServer, controller: Controller, source: ServedKind) -> None:
     kind_store = api.store[source]
-    position = _reconcile_all(api, controller, kind_store.end)
+    position = -1  # compacted, so that everything is reconciled first
     while True:
-        await kind_store.wait(position)
         try:
             changes = kind_store.since(position, _BATCH)
         except Compacted:
-            position = _reconcile_all(api, controller, kind_store.end)
+            position = kind_store.end
+            for record in api.store[controller.subject].scan(""):
+                controller.reconcile(record.key)
             continue
         position += len(changes)
         for key in dict.fromkeys(key for change in changes for key in controller.keys(change)):
             controller.reconcile(key)
         # Requests use the same loop: a burst of changes must not starve them.
         await asyncio.sleep(0)
-
-
-def _reconcile_all(api: ApiServer, controller: Controller, position: int) -> int:
-    for record in api.store[controller.subject].scan(""):
-        controller.reconcile(record.key)
-    return position
-
-
-@asynccontextmanager
-async def run_controllers(api: ApiServer, schedule: Schedule | None = None) -> AsyncIterator[None]:
-    """Run the controllers during the block; `schedule` decides the claims for extended resources."""
-    pods = PodController(api, schedule)
-    try:
-        controllers: list[Controller] = [
-            PodGroupController(api),
-            TemplateController(api),
-            pods,
-            ClaimController(api),
-            NodeController(api),
-            *collectors(api),
-        ]
-        api.have_kubelets(there=True)
-        async with _running(api, controllers):
-            yield
-    finally:
-        api.have_kubelets(there=False)
-        pods.stop()
+        await kind_store.wait(position)

@@ -288,7 +288,7 @@ def field_models(model: str) -> Mapping[str, str]:
 
 def _fields(model: str) -> Iterator[tuple[str, str, str, bool]]:
     """Name, type, description, and whether it is required, of each field."""
-    cls = getattr(_models(), model)
+    cls = getattr(_client().models, model)
     blank = _blank(cls)
     for attribute, name in sorted(cls.attribute_map.items(), key=lambda item: item[1]):
         words = (getattr(cls, attribute).__doc__ or "").partition("# noqa: E501")[2]
@@ -337,10 +337,6 @@ def _client() -> Any:
     import kubernetes_asyncio.client  # noqa: PLC0415
 
     return kubernetes_asyncio.client
-
-
-def _models() -> Any:
-    return _client().models
 
 
 GVK = "x-kubernetes-group-version-kind"

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from reconciler.api.versions.shapes import mapping
 from reconciler.errors import Rejected
 from reconciler.ha.shard import LEASE, WHOLE, Shard, parse_shard
 
@@ -75,14 +76,14 @@ SHOWN = 200
 
 def is_ours(raw: object) -> bool:
     """Whether a Lease is of this project: it has our name, or the annotation of a shard."""
-    metadata = _mapping(_mapping(raw).get("metadata"))
-    return metadata.get("name") == LEASE or SHARD in _mapping(metadata.get("annotations"))
+    metadata = mapping(mapping(raw).get("metadata"))
+    return metadata.get("name") == LEASE or SHARD in mapping(metadata.get("annotations"))
 
 
 def read_record(raw: Mapping[str, Any], terms: Terms) -> Record:
     """The record of a Lease. `terms` replace missing and invalid values; `doubts` name the invalid ones."""
-    metadata, spec = _mapping(raw.get("metadata")), _mapping(raw.get("spec"))
-    notes = _mapping(metadata.get("annotations"))
+    metadata, spec = mapping(raw.get("metadata")), mapping(raw.get("spec"))
+    notes = mapping(metadata.get("annotations"))
     doubts: list[str] = []
     return Record(
         name=_text(metadata.get("name")),
@@ -149,10 +150,6 @@ def _transitions(found: object, doubts: list[str]) -> int:
 
 def _text(found: object, otherwise: str = "") -> str:
     return found if isinstance(found, str) else otherwise
-
-
-def _mapping(found: object) -> Mapping[str, Any]:
-    return found if isinstance(found, dict) else {}
 
 
 DIGITS = 20

@@ -306,7 +306,7 @@ def announce(api: ApiServer, random: Random, in_force: float = IN_FORCE) -> None
         if target.kind is CLAIM and new is not None and old is None and random.random() < in_force:
             new.update(announcing.mutated(Review("CREATE", new=new, labels=LABELS)))
 
-    api._writer.admit = admit
+    api.writer.admit = admit
 
 
 def announced(claim: Any) -> Any:

@@ -56,17 +56,17 @@ class Policed(ApiServer):
         self._guard = Guard(tokens, Roles())
         super().__init__(KINDS, guard=self._guard)
         self.judged: list[Review] = []
-        self._unjudged = self._writer.admit
+        self._unjudged = self.writer.admit
         self._roles = self._made_of(RIGHTS, _roles)
         self._policies = self._made_of(POLICIES, _policies)
 
     def handle(self, request: Request) -> Response | Stream:
         self._guard.roles = self._roles()
-        self._writer.admit = partial(self._judge, request)
+        self.writer.admit = partial(self._judge, request)
         try:
             return super().handle(request)
         finally:
-            self._writer.admit = self._unjudged
+            self.writer.admit = self._unjudged
 
     def _made_of(self, kinds: Iterable[ServedKind], make: Callable[[list[Object]], T]) -> Callable[[], T]:
         """What `make` makes of all objects of some kinds: made again when one of them has changed."""

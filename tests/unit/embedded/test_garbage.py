@@ -162,7 +162,7 @@ async def test_a_running_pod_terminates_before_it_goes(api):
 @pytest.mark.parametrize(("asked", "given"), [(5, 5), (-5, 1), (10**15, MOST_GRACE), (10**25, MOST_GRACE)])
 def test_seconds_to_end_are_limited(asked, given):
     api = ApiServer()
-    api.have_kubelets(there=True)
+    api.writer.has_kubelets = True
     ok(api, "POST", PODS, pod(nodeName="n"))
     found = ok(api, "DELETE", f"{PODS}/p", {"gracePeriodSeconds": asked})["metadata"]
     assert found["deletionGracePeriodSeconds"] == given
