@@ -2,7 +2,7 @@
 
 A choice of alternatives is mostly excluded by weights (`kernels.covering`), which exclude others as well. If
 there are none, the groups of devices (`proof_tables`) are combined one after the other to the set of all
-counts that they can give together (`kernels.boxes.Box`). Groups in equal states are equal here, so neither
+counts that they can give together (`combining`). Groups in equal states are equal here, so neither
 equal GPUs nor the order of choices multiply the work: sets are kept by what led to them.
 
 Constraints join in as they can. A `distinctAttribute` is a counter of 1 for each value. A `matchAttribute`
@@ -14,15 +14,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import product
 from math import prod
-from typing import NamedTuple
 
 import numpy as np
-from msgspec import Struct, field
 
-from kernels.boxes import Box, Step, moved
+from kernels.boxes import Box
 from kernels.covering import separating
 from kernels.groups import distinct, distinct_pairs
 from kernels.types import Amounts, Mask
+from reconciler.allocation.dra.combining import Entry, Frame, Limit, Table, places_of
 from reconciler.allocation.dra.proof_tables import (
     Alternatives,
     Asked,
@@ -58,85 +57,6 @@ MOST_ROWS = 1 << 10
 """Counts that are compared at once"""
 
 
-class Table(NamedTuple):
-    """What a group can give."""
-
-    number: int
-    """Equal tables have equal numbers"""
-    counts: Amounts
-    """(v, K) largest counts of the kinds"""
-    uses: Amounts
-    """(v, limits) how often each limit is used for that"""
-    limits: tuple[tuple[int, int], ...]
-    """The number of a rule, and the value if a group has several, else -1"""
-    rough: bool
-    """Whether the group was too large: it cannot give as much as this says"""
-
-
-Limit = tuple[int, int]
-"""A constraint on several groups: its number, and the value that it is about; -1 for matchAttribute"""
-
-
-class _Entry(NamedTuple):
-    """One group."""
-
-    nearby: tuple[int, ...]
-    """Its values for limits that several groups share: such groups follow one another"""
-    number: int
-    """That of the table"""
-    limits: tuple[Limit | None, ...]
-    """Of each limit of the table: what stands for it; None for one that lies in the group"""
-    table: Table
-
-
-class _Frame(Struct):
-    """A box, and the sets of cells that were found in it."""
-
-    box: Box
-    sets: list[int]
-    known: dict[tuple[object, ...], int] = field(default_factory=dict)
-    """The next set: by a set, what is renewed, a table, and the places of its limits"""
-    steps: dict[tuple[object, ...], tuple[list[Step], list[int]]] = field(default_factory=dict)
-
-    def start(self, kinds: int) -> int:
-        """The number of the set where nothing is given yet, and everything is allowed."""
-        if not self.sets:
-            self.sets.append(self.box.below([0] * kinds + list(self.box.caps[kinds:])))
-        return 0
-
-    def after(self, node: int, renewed: tuple[int, ...], table: Table, places: tuple[int, ...]) -> int:
-        """The number of the set after a group has given what it can.
-
-        renewed  kinds of the box that stand for limits of the groups that follow
-        places   kinds of the box for the limits of the table; -1 for those that lie in the group
-        """
-        key = node, renewed, table.number, places
-        if key not in self.known:
-            cells = self.sets[node]
-            for kind in renewed:
-                cells = self.box.renewed(cells, kind)
-            steps, rises = self._steps(table, places)
-            cells |= self.box.closed(moved(cells, steps), rises)
-            if cells == self.sets[node]:  # many equal groups give no more at some point
-                self.known[key] = node
-            else:
-                self.known[key] = len(self.sets)
-                self.sets.append(cells)
-        return self.known[key]
-
-    def _steps(self, table: Table, places: tuple[int, ...]) -> tuple[list[Step], list[int]]:
-        key = table.number, places
-        if key not in self.steps:
-            vectors = np.zeros((len(table.counts), len(self.box.caps)), dtype=np.int64)
-            vectors[:, : table.counts.shape[1]] = table.counts
-            for at, place in enumerate(places):
-                if place >= 0:
-                    vectors[:, place] -= table.uses[:, at]
-            steps = [self.box.step(vector) for vector in set(map(tuple, vectors.tolist()))]
-            self.steps[key] = steps, np.maximum(vectors.max(axis=0), 0).tolist()
-        return self.steps[key]
-
-
 class Prover:
     """Proofs for one search on one node."""
 
@@ -166,7 +86,7 @@ class Prover:
         self._states: dict[tuple[object, ...], GroupState] = {}
         self._tables: dict[tuple[object, ...], Table] = {}
         self._numbers: dict[tuple[object, ...], int] = {}
-        self._frames: dict[tuple[int, ...], _Frame] = {}
+        self._frames: dict[tuple[int, ...], Frame] = {}
         self._kept = 0
         """Cells in all frames"""
         self.work = 0
@@ -240,20 +160,20 @@ class Prover:
             self._tables[key] = Table(number, counts, uses, limits, rough=not cells)
         return self._tables[key]
 
-    def frame(self, caps: tuple[int, ...]) -> _Frame:
+    def frame(self, caps: tuple[int, ...]) -> Frame:
         """The box of these caps, and what is known of it."""
         if self._kept > MOST_KEPT:
             self._frames.clear()
             self._kept = 0
         if caps not in self._frames:
-            self._frames[caps] = _Frame(Box(caps), [])
+            self._frames[caps] = Frame(Box(caps), [])
             self._kept += self._frames[caps].box.size * sum(caps)  # a box keeps some sets, too
         return self._frames[caps]
 
     def after(
-        self, frame: _Frame, node: int, renewed: tuple[int, ...], table: Table, places: tuple[int, ...]
+        self, frame: Frame, node: int, renewed: tuple[int, ...], table: Table, places: tuple[int, ...]
     ) -> int | None:
-        """See `_Frame.after`; None if that is too much work for this search."""
+        """See `Frame.after`; None if that is too much work for this search."""
         known, steps, size = len(frame.known), len(frame.steps), frame.box.size
         if self.work + size * len(table.counts) > self.most_work:
             return None
@@ -386,7 +306,7 @@ class _Trial:
                 wanted = wanted[1:]
         return False
 
-    def _entries(self, numbers: list[int], states: list[GroupState], caps: tuple[int, ...]) -> list[_Entry]:
+    def _entries(self, numbers: list[int], states: list[GroupState], caps: tuple[int, ...]) -> list[Entry]:
         tables = {state.number: self._prover.table(state, self._rules, caps) for state in states}
         entries = []
         for group, state in zip(numbers, states, strict=True):
@@ -395,10 +315,10 @@ class _Trial:
             codes = [int(code[group]) for code in self._group_codes]
             nearby = tuple([code for code, rule in zip(codes, self._rules, strict=True) if rule.shared])
             limits = tuple([self._limit(*limit, codes) for limit in table.limits])
-            entries.append(_Entry(nearby, table.number, limits, table))
+            entries.append(Entry(nearby, table.number, limits, table))
         return sorted(entries, key=lambda entry: entry[:2])
 
-    def _reason(self, entries: list[_Entry], wanted: Amounts) -> tuple[Amounts, int] | None:
+    def _reason(self, entries: list[Entry], wanted: Amounts) -> tuple[Amounts, int] | None:
         """Weights (K,) by which all that groups can give is worth at most a number, and `wanted` is worth
         more; None if there are none.
         """
@@ -419,10 +339,10 @@ class _Trial:
         weights[asked] = found[0][: len(asked)]
         return weights, found[1] + int(found[0][len(asked) :].sum())
 
-    def _combine(self, entries: list[_Entry], wanted: Amounts) -> bool:
+    def _combine(self, entries: list[Entry], wanted: Amounts) -> bool:
         """Whether groups can give the counts together, or if that takes too long."""
         caps = tuple(wanted.tolist())
-        places, renewed, used = _places(entries, len(caps))
+        places, renewed, used = places_of(entries, len(caps))
         if prod([cap + 1 for cap in caps]) << used > MOST_CELLS:
             self.unsure = True
             return True
@@ -445,29 +365,3 @@ class _Trial:
         if rule.match:
             return number, -1
         return (number, codes[number] if value < 0 else value) if rule.shared else None
-
-
-def _places(entries: list[_Entry], kinds: int) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]], int]:
-    """Of each group: the kinds of the box for its limits, -1 for those that lie in the group.
-
-    And those of them that stood for another limit before; and how many such kinds there are. A limit
-    needs its kind from the first group that it concerns to the last one.
-    """
-    last = {limit: at for at, entry in enumerate(entries) for limit in entry.limits}
-    place: dict[Limit | None, int] = {None: -1}
-    free: list[int] = []
-    places, renewed, used = [], [], 0
-    for at, entry in enumerate(entries):
-        new = []
-        for limit in entry.limits:
-            if limit not in place:
-                if free:
-                    new.append(free[-1])
-                else:
-                    free.append(kinds + used)
-                    used += 1
-                place[limit] = free.pop()
-        places.append(tuple([place[limit] for limit in entry.limits]))
-        renewed.append(tuple(new))
-        free += [place[limit] for limit in entry.limits if limit is not None and last[limit] == at]
-    return places, renewed, used
