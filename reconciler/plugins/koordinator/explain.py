@@ -11,6 +11,7 @@ from reconciler.allocation.explanation import Explanation, Kind, Lack, NearMiss,
 from reconciler.allocation.reason_table import remedy
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.errors import counted
 from reconciler.plugins.koordinator import filters
 from reconciler.plugins.koordinator.columns import DeviceRows
 from reconciler.plugins.koordinator.demand import Demand, Failure, type_demand
@@ -118,7 +119,7 @@ def explain_pod(
     suitable = np.array([can_run(name) for name in fleet.names], dtype=np.bool_)
     rows = fleet.columns.every()
     results = [_result(kind, demand, rows, len(suitable)) for kind in demand.requests]
-    able = _able(results, suitable)
+    able = np.logical_and.reduce([suitable, *(result.lacking == 0 for result in results)])
     refusing = _refusing_gate(reason, demand)
     requests = tuple(
         _request(pod, result, rows, suitable, able if len(results) > 1 else None, refusing)
@@ -154,14 +155,6 @@ def _refusing_gate(reason: str, demand: Demand) -> Step | None:
     return None
 
 
-def _able(results: Sequence[TypeResult], suitable: Mask) -> Mask:
-    """(N,) suitable machines with enough devices of each type alone."""
-    able = suitable.copy()
-    for result in results:
-        able &= result.lacking == 0
-    return able
-
-
 def _request(
     pod: Pod,
     result: TypeResult,
@@ -192,7 +185,7 @@ def _funnel(
     if not suitable.all():
         alive = alive & _on(suitable, rows)
         yield Step(Kind.NODES, _SUITABLE, int(alive.sum()))
-    amount = "all devices" if result.wanted is None else f"{result.wanted} device{_s(result.wanted)}"
+    amount = "all devices" if result.wanted is None else counted(result.wanted, "device")
     alive = alive & _on(enough, rows)
     yield Step(Kind.ENOUGH, f"{amount} on one node", int(alive.sum()), nodes=int(enough.sum()))
     if able is not None:
@@ -245,7 +238,3 @@ def _on(nodes: Mask, rows: DeviceRows) -> Mask:
     """(R,) devices of these machines."""
     found: Mask = (rows.owner >= 0) & nodes[rows.owner] if len(nodes) else np.zeros(len(rows.owner), np.bool_)
     return found
-
-
-def _s(count: int) -> str:
-    return "" if count == 1 else "s"

@@ -32,7 +32,7 @@ from reconciler.control.loop import Failures
 from reconciler.control.ownership import Ownership
 from reconciler.control.units import Kind, Unit
 from reconciler.control.waiting import Wants
-from reconciler.errors import Paused, ReconcilerError, Rejected, Undecided
+from reconciler.errors import ReconcilerError, Rejected, Undecided
 from reconciler.plugins.kueue.objects import CONTROLLER, GROUP, Workload
 from reconciler.plugins.kueue.questions import Known, WorkloadHolds, WorkloadSearch, pods_of, questions_of
 from reconciler.plugins.kueue.served import KueueKinds, KueueObjects, KueueWriter, kueue_kinds
@@ -188,18 +188,12 @@ class AdmissionChecker:
             return
         self._failed[name] = self._clock() + SOONER
         with self._failures.contained(JOB, name):
-            await self._tried(name, step)
+            try:
+                await step()
+            except ReconcilerError as exc:  # a conflict or an event brings the newer version
+                if isinstance(exc, Rejected):
+                    log.warning("admission check not written", name=name, error=str(exc))
             del self._failed[name]
-
-    @staticmethod
-    async def _tried(name: str, step: Callable[[], Awaitable[None]]) -> None:
-        try:
-            await step()
-        except Paused:
-            pass
-        except ReconcilerError as exc:  # a conflict or an event brings the newer version
-            if isinstance(exc, Rejected):
-                log.warning("admission check not written", name=name, error=str(exc))
 
     def _waiting(self) -> list[Workload]:
         """Workloads with quota that wait for our answer."""
