@@ -127,6 +127,10 @@ class Guard:
         return self._tokens.get(token)
 
     def allows(self, account: Account, access: AccessRequest) -> bool:
+        """Whether an account may make a request that it sent."""
+        return self.would_allow(account, access)
+
+    def would_allow(self, account: Account, access: AccessRequest) -> bool:
         """Whether the account is allowed the access."""
         return (
             MASTERS in account.groups
@@ -198,8 +202,8 @@ class OpenGuard(Guard):
         """See `Guard.account`."""
         return UNSECURED
 
-    def allows(self, _account: Account, _access: AccessRequest) -> bool:
-        """See `Guard.allows`."""
+    def would_allow(self, _account: Account, _access: AccessRequest) -> bool:
+        """See `Guard.would_allow`."""
         return True
 
     def rules(self, _account: Account, _namespace: str) -> list[Object]:
@@ -298,7 +302,7 @@ def _check(guard: Guard, sender: Account, review: ReviewKind) -> None:
     group, resource = review.served.group, review.plural
     if review.is_about_sender and AUTHENTICATED in sender.groups:
         return
-    if not guard.allows(sender, AccessRequest("create", group, resource)):
+    if not guard.would_allow(sender, AccessRequest("create", group, resource)):
         message = f'{resource}.{group} is forbidden: User "{sender.name}" cannot create resource "{resource}"'
         raise Refusal(403, "Forbidden", message, details={"group": group, "kind": resource})
 
@@ -311,7 +315,7 @@ def _status(guard: Guard, sender: Account, review: ReviewKind, spec: Field) -> O
     if review is _SELF_RULES:
         return _rules(guard, sender, spec["namespace"].text())
     who = sender if review is _SELF_ACCESS else _who(spec)
-    return {"allowed": guard.allows(who, _what(spec))}
+    return {"allowed": guard.would_allow(who, _what(spec))}
 
 
 def _token(guard: Guard, token: str) -> Object:

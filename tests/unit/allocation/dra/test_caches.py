@@ -22,7 +22,7 @@ from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.store import Store
 from reconciler.state.trial import Forked
 from tests.tools.allocation_strategies import EVERYTHING, worlds
-from tests.tools.allocation_world import STEPS, World, numbered, picks
+from tests.tools.allocation_world import STEPS, World, picks
 from tests.tools.builders import (
     Object,
     claim,
@@ -67,7 +67,7 @@ def counts(world: Snapshot) -> Available:
 
 
 def answer(claims: list[ResourceClaim], world: Snapshot) -> object:
-    found = numbered(allocate, claims, world, steps=STEPS)
+    found = allocate(claims, world, steps=STEPS)
     return picks(found.plans) if isinstance(found, Granted) else (found.reason, found.nodes)
 
 
