@@ -20,6 +20,7 @@ from perf.workloads import (
     podfit,
     rest,
     room,
+    stream,
 )
 
 _FAMILIES = (
@@ -38,6 +39,7 @@ _FAMILIES = (
     koordinator,
     growth,
     listing,
+    stream,
     live,
     rest,
     failover,
