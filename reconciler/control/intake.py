@@ -294,6 +294,13 @@ class Intake:
         self._dispatcher.dispatch(self.store.forget(plan))
         self._dispatcher.wake(self._dispatcher.charges.claims([plan.claim]))
 
+    def resolved(self, plan: Plan) -> None:
+        """Drop a plan once it is known whether it was written. Queues the units that left its claim to the
+        turn that found out: this may not be the turn that decides about it.
+        """
+        self.forget(plan)
+        self._dispatcher.requeue_claim(plan.claim)
+
     def assume_pod(self, key: ObjectKey, node: str) -> None:
         """Count a pod without claims on its decided node, before that is written."""
         self.note(PodAssumed(key, node))

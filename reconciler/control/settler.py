@@ -95,7 +95,7 @@ class Settler:
             self._busy.discard(uid)
         if found is not None:
             self._intake.observe(found)
-        self._intake.forget(plan)
+        self._intake.resolved(plan)
 
     def _confirm(self, plan: Plan, written: ResourceClaim) -> None:
         self._intake.observe(written)

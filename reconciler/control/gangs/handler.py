@@ -207,7 +207,7 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
             if kept := self._planner.kept(question.question.gang, answer.left_out):
                 why = "the other pods of the gang fit elsewhere"
                 return Act(partial(self._writer.give_back, kept, why))
-            return Given(GangGrant(question, answer))
+            return Given(GangGrant(question, self._marked(question, answer)))
         claims = [claim for member in question.question.members for claim in member.claims]
         classes = frozenset(name for claim in claims for _, name in classes_of(claim))
         room = not _is_error(answer.reason)
@@ -235,12 +235,7 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
         """All claims, then the nodes of pods that no allocation pins. The gates are another turn's work."""
         solve, granted = grant.solve, grant.granted
         unpinned = self._unpinned(grant)
-        marks = {seat.pod: self._mark(solve, seat) for seat in granted.seats}
-        pairs = [
-            (_marked(plan, marks[seat.pod]), self._store.claims[plan.claim])
-            for seat in granted.seats
-            for plan in seat.plans
-        ]
+        pairs = [(plan, self._store.claims[plan.claim]) for seat in granted.seats for plan in seat.plans]
         pod_of = {plan.claim: seat.pod for seat in granted.seats for plan in seat.plans}
 
         def written(plan: Plan) -> None:
@@ -259,7 +254,7 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
             for seat in unpinned:
                 pod = self._store.pods.get(seat.pod)
                 if pod is not None:
-                    await self._writer.record(solve.question.gang, marks[seat.pod], pod)
+                    await self._writer.record(solve.question.gang, self._mark(solve, seat), pod)
                 left.remove(seat.pod)
         except Exception:
             for key in left:
@@ -280,6 +275,15 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
                 decision_id=decided.name,
             )
         )
+
+    def _marked(self, solve: Solve, granted: GangGranted) -> GangGranted:
+        """With the plans as they are written: only what equals an assumed plan ends that."""
+        seats = []
+        for seat in granted.seats:
+            mark = gangs.SEAT, str(self._mark(solve, seat))
+            plans = (dataclasses.replace(one, annotations=(*one.annotations, mark)) for one in seat.plans)
+            seats.append(replace(seat, plans=tuple(plans)))
+        return dataclasses.replace(granted, seats=tuple(seats))
 
     def _mark(self, solve: Solve, seat: Seat) -> gangs.SeatMark:
         """It has the group that the pod itself names."""
@@ -336,7 +340,3 @@ def _minds_pods(pod: Pod) -> bool:
     return bool(pod.spec.topology_spread_constraints) or (
         affinity is not None and affinity.pod_affinity is not None
     )
-
-
-def _marked(plan: Plan, mark: gangs.SeatMark) -> Plan:
-    return dataclasses.replace(plan, annotations=(*plan.annotations, (gangs.SEAT, str(mark))))

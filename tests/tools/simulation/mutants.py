@@ -182,6 +182,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     "changes wake nobody": _swap(Waiting, "woken_by", lambda *_: ()),
     "freed plans wake nobody": _swap(Intake, "forget", _forgets_in_silence),
+    "resolved writes wake nobody": _swap(Intake, "resolved", Intake.forget),
     "answers about claims long gone count": _swap(Intake, "observe", _observes_anything),
     "500 means not applied": _swap(client, "refusal", _not_applied),
     "all devices are ours": _swap(Ownership, "trespass", lambda *_: None),

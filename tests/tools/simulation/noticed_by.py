@@ -98,6 +98,7 @@ BY_HAND = frozenset(
         "freed plans wake nobody",
         "gated pods are left to kube-scheduler",
         "removals of gates are not fenced off at the start",
+        "resolved writes wake nobody",
         "nothing is fenced off at the start",
         "standby pictures are believed",
     }

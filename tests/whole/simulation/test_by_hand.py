@@ -16,10 +16,12 @@ from reconciler.cluster.transport import Response
 from reconciler.errors import Retry, Undecided
 from reconciler.settings import Settings
 from tests.tools.admission_policies import announce
+from tests.tools.gangs import annotated
 from tests.tools.simulation import demand, fleet
 from tests.tools.simulation.configured import PAIR, SETTINGS
 from tests.tools.simulation.mutants import EVERY
 from tests.tools.simulation.stage import LONG, Stage, staged, wanted
+from tests.tools.small_fleet import Object
 
 
 def broken(name: str | None) -> AbstractContextManager[object]:
@@ -84,9 +86,9 @@ def test_so_it_is_if_nothing_was_written_before_the_allocation(name: str | None,
     assert held == (["late"] if name is None else ["early", "late"])
 
 
-async def freed(stage: Stage) -> list[str]:
+async def freed(stage: Stage, first: list[Object]) -> list[str]:
     """A claim that waited long for a device whose allocation was refused. Who holds it a second later."""
-    stage.api.load([fleet.device_class("gpu"), demand.claim("first", wanted("gpu"))])
+    stage.api.load([fleet.device_class("gpu"), *first])
     wire, _ = stage.start(SETTINGS)
     wire.loses = "/first/status"
     await stage.until(lambda: wire.lost)
@@ -97,10 +99,56 @@ async def freed(stage: Stage) -> list[str]:
     return stage.held()
 
 
+CLAIM_ALONE = [demand.claim("first", wanted("gpu"))]
+OF_GANG = [demand.claim("first", wanted("gpu"), managed=False), annotated("pod", "first", size=1)]
+
+
+@pytest.mark.parametrize("first", [CLAIM_ALONE, OF_GANG], ids=["of a claim", "of a gang"])
 @pytest.mark.parametrize("name", [None, "freed plans wake nobody"])
-def test_who_waits_gets_what_a_refused_write_was_about_at_once(name: str | None):
+def test_who_waits_gets_what_a_refused_write_was_about_at_once(name: str | None, first: list[Object]):
     with broken(name):
-        assert staged(freed) == (["second"] if name is None else [])
+        assert staged(partial(freed, first=first)) == (["second"] if name is None else [])
+
+
+NOTED: Object = {"annotations": {"noted": "by somebody"}}
+
+
+async def resolved(stage: Stage, pods: list[Object]) -> list[str]:
+    """A pod finds out that a write did not arrive, and decides nothing then; its claim is another's, too."""
+    stage.api.load([fleet.device_class("gpu"), demand.claim("c", wanted("gpu"), managed=False), *pods])
+    wire, _ = stage.start(SETTINGS)
+    wire.loses = "/c/status"
+    await stage.until(lambda: wire.lost)
+    wire.loses = "/c"
+    wire.answer.set_result(Undecided("no answer"))
+    wire.answer = asyncio.get_running_loop().create_future()
+    await stage.until(lambda: len(wire.lost) == 2)
+    wire.loses = ""
+    answer = await wire.lost[1]()
+    # The watch shows a later version before the answer comes, so that the answer is no news.
+    stage.api.update(
+        CLAIM, "default", "c", lambda shown: {**shown, "metadata": {**shown["metadata"], **NOTED}}
+    )
+    stage.api.delete(POD, "default", "goes")
+    await asyncio.sleep(0.1)
+    wire.answer.set_result(answer)
+    await asyncio.sleep(LONG)
+    return stage.held()
+
+
+GOES = demand.pod("goes", ["c"], [], zone=None, priority=1000)
+STAYS = demand.pod("stays", ["c"], [], zone=None, priority=0)
+
+
+@pytest.mark.parametrize(
+    "pods", [[GOES, STAYS], [GOES, annotated("stays", "c", size=1)]], ids=["a pod", "a gang"]
+)
+@pytest.mark.parametrize("name", [None, "resolved writes wake nobody"])
+def test_who_left_a_claim_to_a_turn_that_found_out_about_a_write_has_one_afterwards(
+    name: str | None, pods: list[Object]
+):
+    with broken(name):
+        assert staged(partial(resolved, pods=pods)) == (["c"] if name is None else [])
 
 
 async def cleared(stage: Stage) -> list[str]:
