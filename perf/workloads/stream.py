@@ -15,6 +15,7 @@ from perf.fleets import mig
 from perf.fleets.objects import Json
 from perf.live import Lag
 from perf.workload import Figure, Outcome, Progress, Size, Workload
+from perf.workloads.listing import SLICE
 from perf.workloads.live import labelled_claim
 from perf.workloads.mig import drawn_profiles
 from reconciler.aio.queue import Queue
@@ -75,7 +76,7 @@ async def _stream(size: Size, progress: Progress) -> Outcome:
     ]
     kinds = [
         (Resource("ResourceClaim", "resource.k8s.io", "v1", "resourceclaims", namespaced=True), claims),
-        (Resource("ResourceSlice", "resource.k8s.io", "v1", "resourceslices", namespaced=False), slices),
+        (SLICE, slices),
         (NODE, nodes),
     ]
     figures = []
