@@ -150,6 +150,11 @@ _SHAPES: Mapping[type, str] = {
 }  # fmt: skip
 _EXACT = {"bool": "a bool", "int": "an integer"}
 """Types of single values that say what is in JSON: a quantity is a `str`, and may be a number there"""
+_AMOUNTS = {
+    "allocatable", "allocatedResources", "capacity", "consumedCapacity", "hard", "limits", "overhead",
+    "podFixed", "requests", "resources", "used",
+}  # fmt: skip
+"""The fields with texts by name that are quantities"""
 
 
 @cache
@@ -172,7 +177,8 @@ def _known(value: Any, kind: str, path: str, wrong: list[str], depth: int, *, ne
         raise WrongType(f"{path}: expected {wanted}, got {given}")
     if kind == "datetime":
         time(Field(value, path))
-    no_text = "" if of == "str" else None  # what null means among texts
+    amounts = path.rpartition(".")[2] in _AMOUNTS
+    no_text = None if of != "str" else "0" if amounts else ""  # what null means among texts
     if isinstance(value, list):
         return [
             no_text if one is None else _known(one, of, f"{path}[{at}]", wrong, depth + 1, newer=newer)

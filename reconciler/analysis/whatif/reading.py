@@ -215,12 +215,13 @@ def _of_pod(
 
 
 def _from_template(key: ObjectKey, raw: Mapping[str, Any]) -> dict[str, Any]:
-    given = raw["spec"].get("metadata") or {}
+    spec = raw.get("spec") or {}
+    given = spec.get("metadata") or {}
     return {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "ResourceClaim",
         "metadata": {**given, "name": key.name, "namespace": key.namespace},
-        "spec": raw["spec"]["spec"],
+        "spec": spec.get("spec") or {},
     }
 
 

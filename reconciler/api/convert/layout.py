@@ -201,7 +201,7 @@ def _amount(drawn: Sequence[Raw], counter_set: str, counter: str) -> Quantity:
     found = Quantity(0)
     for draw in drawn:
         if draw.get("counterSet") == counter_set and counter in mapping(draw.get("counters")):
-            found += Quantity.parse(str(mapping(draw["counters"][counter]).get("value")))
+            found += Quantity.parse(amount_of(draw["counters"][counter]))
     return found
 
 
@@ -271,7 +271,13 @@ def _amounts(draws: Sequence[Raw]) -> Iterator[tuple[str, str, int]]:
     """Set, counter and amount in nanos."""
     for draw in draws:
         for counter, amount in mapping(draw.get("counters")).items():
-            yield str(draw.get("counterSet")), counter, _nanos(mapping(amount).get("value"))
+            yield str(draw.get("counterSet")), counter, _nanos(amount_of(amount))
+
+
+def amount_of(entry: Any) -> str:
+    """The value of a counter or capacity; null is zero, as for an API server."""
+    value = mapping(entry).get("value")
+    return "0" if value is None else str(value)
 
 
 def _nanos(amount: Any) -> int:

@@ -11,6 +11,7 @@ from reconciler.api.convert.layout import (
     CounterSet,
     Part,
     Rename,
+    amount_of,
     fit_counter_sets,
     names,
     parts,
@@ -230,7 +231,7 @@ class _Renaming(Struct, frozen=True):
             made["attributes"] = {self.keys.attributes[key]: v for key, v in device["attributes"].items()}
         if device.get("capacity"):
             made["capacity"] = {
-                self.keys.capacity[key]: {**amount, "value": str(amount.get("value", 0))}
+                self.keys.capacity[key]: {**mapping(amount), "value": amount_of(amount)}
                 for key, amount in device["capacity"].items()
             }
         drawn = [self._draw(draw) for draw in draws if draw.get("counters")]
@@ -244,7 +245,7 @@ class _Renaming(Struct, frozen=True):
             "counterSet": self.sets.get(draw["counterSet"], draw["counterSet"]),
             "counters": {
                 counters.get(key, key): (
-                    amount if "valueFrom" in amount else {"value": str(amount.get("value", 0))}
+                    amount if "valueFrom" in mapping(amount) else {"value": amount_of(amount)}
                 )
                 for key, amount in mapping(draw["counters"]).items()
             },
@@ -259,8 +260,8 @@ def _draws_of(device: Raw) -> Raw:
     return {"consumesCounters": draws} if draws else {}
 
 
-def _values(counters: Any) -> dict[str, Any]:
-    return {key: mapping(amount).get("value") for key, amount in mapping(counters).items()}
+def _values(counters: Any) -> dict[str, str]:
+    return {key: amount_of(amount) for key, amount in mapping(counters).items()}
 
 
 def _slice_renames(

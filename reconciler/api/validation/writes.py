@@ -61,7 +61,9 @@ def check(metadata: fields.Field, old: Object | None, *, label_names: bool) -> N
 def _owners(owners: fields.Field) -> None:
     controllers = []
     for item in owners.items():
-        owner = fields.Field(item.value, owners.path, owners.causes)  # the paths upstream have no index
+        texts = {key: item[key].text() for key in ("apiVersion", "kind", "name", "uid")}
+        # The paths upstream have no index, and what is missing is printed as an empty text.
+        owner = fields.Field(item.object() | texts, owners.path, owners.causes)
         version, kind = owner["apiVersion"].text(), owner["kind"].text()
         if not version.rpartition("/")[2] or version.count("/") > 1:
             owner["apiVersion"].invalid("version must not be empty")

@@ -110,6 +110,12 @@ def test_null_among_texts_is_an_empty_text():
     assert "data" not in ok(api, "POST", path, {"metadata": {"name": "b"}, "data": None})
 
 
+def test_null_among_quantities_is_zero():
+    body = {"metadata": {"name": "n"}, "status": {"allocatable": {"cpu": None, "memory": "1Gi"}}}
+    made = ok(ApiServer(), "POST", "/api/v1/nodes", body)
+    assert made["status"]["allocatable"] == {"cpu": "0", "memory": "1Gi"}
+
+
 @pytest.mark.parametrize("moment", ["x", 5, ""])
 def test_times_that_are_none_are_refused(moment):
     api, path = ApiServer(), "/api/v1/namespaces/default/configmaps"

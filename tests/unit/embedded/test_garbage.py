@@ -186,3 +186,11 @@ async def test_a_namespace_waits_for_its_pods_and_takes_nothing_new(api):
     assert refused(api, "POST", MAPS, {"metadata": {"name": "m"}}) == (403, "Forbidden")
     await settle(api)
     assert call(api, "GET", "/api/v1/namespaces/default")[0] == 404
+
+
+async def test_what_an_owner_lacks_is_shown_as_an_empty_text(api):
+    made = {"metadata": {"name": "a", "ownerReferences": [{"kind": "Pod", "uid": None}]}}
+    code, found = call(api, "POST", MAPS, made)
+    version, *others = [cause["message"] for cause in found["details"]["causes"]]
+    assert (code, version) == (422, 'Invalid value: "": version must not be empty')
+    assert others == ['Invalid value: "": must not be empty'] * 2

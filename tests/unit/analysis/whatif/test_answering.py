@@ -243,3 +243,9 @@ def test_what_a_drained_node_takes_with_it_needs_room_elsewhere():
             moved,
         ]
         assert lost(ask(world, drained=frozenset("a"))) == {"default/c": elsewhere}
+
+
+@pytest.mark.parametrize("spec", [{}, {"metadata": None}, {"spec": {}}])
+def test_a_template_that_asks_for_nothing_fits(spec: Object):
+    asked = {**template("t"), "spec": spec}
+    assert ask(fleet(a=1), asked, count=1).fits

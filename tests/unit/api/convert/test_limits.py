@@ -47,6 +47,19 @@ def test_what_fits_is_left_as_it_is():
     assert (conversion(raw).renames, conversion(raw).notes) == ((), ())
 
 
+@pytest.mark.parametrize("nothing", [None, {}, {"value": None}])
+def test_an_amount_of_null_is_zero(nothing: Object | None):
+    drawing = {"counterSet": "set-0", "counters": {"c0": nothing}}
+    one = {"name": "a", "capacity": {"d/size": nothing}, "consumesCounters": [drawing]}
+    sets = [{"name": "set-0", "counters": {"c0": nothing}}]
+    counters, content = converted(resource_slice("s", [one], nodeName="n", sharedCounters=sets))
+    (made,) = content["spec"]["devices"]
+    found = [made["capacity"]["d/size"]]
+    found += [each["counters"]["c0"] for each in counters["spec"]["sharedCounters"]]
+    found += [draw["counters"]["c0"] for draw in made.get("consumesCounters", ())]
+    assert found == [{"value": "0"}] * 3
+
+
 @pytest.mark.parametrize(("count", "slices"), [(8, 1), (9, 2), (16, 2), (17, 3)])
 def test_a_slice_has_at_most_eight_counter_sets(count: int, slices: int):
     raw = resource_slice("s", devices("a"), nodeName="n", sharedCounters=counter_sets(count))
