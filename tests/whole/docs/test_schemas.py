@@ -157,3 +157,22 @@ def test_a_field_that_the_schema_does_not_know_is_noticed():
     found = {"dryRun": True, "pods": [], "more": 1}
     with pytest.raises(ValidationError):
         schema("release-gates").validate(found)
+
+
+PLAIN = set(
+    re.findall(
+        r"\w+",
+        "amount claim context count device devices driver message name node nodes "
+        "pods pool request result shape unit",
+    )
+)
+"""Fields that need no description: their names are their meanings"""
+
+
+@pytest.mark.parametrize("name", ["capacity", "fit", "whatif"])
+def test_every_field_of_an_answer_about_what_does_not_exist_says_what_it_means(name: str):
+    silent = set()
+    for one in branches(json.loads((FOLDER / f"{name}.json").read_text())):
+        fields = one.get("properties", {}) if isinstance(one, dict) else {}
+        silent |= {field for field, value in fields.items() if '"description"' not in json.dumps(value)}
+    assert silent <= PLAIN
