@@ -94,7 +94,9 @@ class Breaks:
 
 
 class Heartbeat:
-    """Beats while `run` runs. If the beats stop, the loop is stuck."""
+    """Beats while `run` runs. If the beats stop, the loop is stuck. An exception of `on_beat` is for the
+    exception handler of the loop, and the beats go on.
+    """
 
     def __init__(self, on_beat: Callable[[float], None], *, every: float = 0.25) -> None:
         """`on_beat` is called with the seconds by which each beat is late; `every` is in seconds."""
@@ -110,7 +112,7 @@ class Heartbeat:
             due = loop.time() + self._every
             await asyncio.sleep(self._every)
             self.last = loop.time()
-            self._on_beat(max(0.0, self.last - due))
+            loop.call_soon(self._on_beat, max(0.0, self.last - due))
 
 
 ShouldContinue = Callable[[], bool]

@@ -6,6 +6,7 @@ import sys
 import weakref
 from contextlib import suppress
 from threading import Event
+from typing import Any
 
 import pytest
 
@@ -159,6 +160,21 @@ async def test_who_is_cancelled_beats_no_more():
     task.cancel()
     await asyncio.sleep(2)
     assert late == [0.0, 0.0]
+
+
+async def test_an_error_of_who_is_told_does_not_end_the_beats():
+    told: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+
+    def fail(_: float) -> None:
+        raise ValueError
+
+    heart = Heartbeat(fail, every=0.5)
+    task = asyncio.create_task(heart.run())
+    await asyncio.sleep(1.25)
+    task.cancel()
+    assert heart.last == 1.0
+    assert [type(context["exception"]) for context in told] == [ValueError] * 2
 
 
 async def test_nothing_has_beaten_before_the_first_beat():
