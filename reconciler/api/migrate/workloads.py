@@ -191,9 +191,10 @@ def _rewritten(raw: Json, resources: Resources, *, gate: bool) -> tuple[Json, li
     where = subject(raw)
     for at, owner in _owners(new, path[:-1], where):
         spec = owner.get(path[-1])
-        if not isinstance(spec, dict | None):
-            raise Malformed(where, f"{at}.{path[-1]}".lstrip("."), "must be an object")
         annotations = metadata_of({**raw, "metadata": owner.get("metadata")}).get("annotations")
+        for field, value in ((path[-1], spec), ("metadata.annotations", annotations)):
+            if not isinstance(value, dict | None):
+                raise Malformed(where, f"{at}.{field}".lstrip("."), "must be an object")
         found = None
         if spec is not None:
             found = rewrite(spec, resources, gate=gate, where=where, annotations=map(str, annotations or ()))

@@ -87,6 +87,7 @@ def test_pods_of_another_shape_are_refused_alone(wrong: str, said: str):
         ({"metadata": {"name": ["x"]}}, "Pod ['x']: metadata.name: must be a text"),
         ({"metadata": {"name": "x", "namespace": {}}}, "Pod x: metadata.namespace: must be a text"),
         ({"spec": "foo"}, "Pod p: spec: must be an object"),
+        ({"metadata": {"name": "x", "annotations": 1}}, "Pod x: metadata.annotations: must be an object"),
         ({"kind": "ResourceClaimTemplate", "metadata": 1}, "ResourceClaimTemplate without a name: metadata"),
     ],
 )
