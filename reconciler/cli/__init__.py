@@ -7,7 +7,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from reconciler.cli.exits import CONTRACT, exit_codes, exit_if_refused, exits_text
-from reconciler.cli.help import add_help_all
+from reconciler.cli.help import add_help_all, add_repeatable
 
 os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 # There are none, and pydantic would read the entry points of every installed distribution to see that.
@@ -68,6 +68,7 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         command.epilog = exits_text(exit_codes(cmd_name))
         add_help_all(command)
+        add_repeatable(command)
         return command
 
     def resolve_command(

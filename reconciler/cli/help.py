@@ -56,3 +56,11 @@ def add_help_all(command: click.Command) -> None:
     """Give a command with advanced options the option that shows them."""
     if _HELP_ALL not in command.params and any(isinstance(one, AdvancedOption) for one in command.params):
         command.params.append(_HELP_ALL)
+
+
+def add_repeatable(command: click.Command) -> None:
+    """Say in the help of each option that can be given several times that it can."""
+    for one in command.params:
+        if isinstance(one, click.Option) and one.multiple and one.help and "repeated" not in one.help:
+            text, *default = one.help.partition("  [default")
+            one.help = f"{text} Can be repeated.{''.join(default)}"

@@ -121,7 +121,7 @@ CLAIM_ENTRY: Final = Rule(
 )  # fmt: skip
 MISSING_CLAIM: Final = Rule(
     "missing-claim", _W, "A pod names a claim or template that is not in the input.",
-    "Create it, or fix its name. Ignore this if the cluster has it.",
+    "Create it, or fix its name. In manifests: ignore this if the cluster has it.",
 )  # fmt: skip
 
 GROUP_TREE: Final = Rule(
@@ -205,7 +205,7 @@ FOREIGN_DOMAIN: Final = Rule(
 )  # fmt: skip
 MISSING_CLASS: Final = Rule(
     "missing-class", _W, "A request names a class that is not in the input.",
-    "Create the DeviceClass, or fix deviceClassName. Ignore this if the cluster has the class.",
+    "Create the DeviceClass, or fix deviceClassName. In manifests: ignore this if the cluster has it.",
 )  # fmt: skip
 
 NO_NODE_SELECTION: Final = Rule(

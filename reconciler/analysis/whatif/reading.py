@@ -211,7 +211,8 @@ def _of_pod(
         else:
             where = f"spec.resourceClaims[{entry.name}]"
             what = f"unallocated claim {key}" if name else f"template {key}"
-            raise Malformed(f"Pod {pod.key}", where, f"{what} is missing; add it to the same file")
+            remedy = "add it to the same file, or move a pod that has its devices to a second -f"
+            raise Malformed(f"Pod {pod.key}", where, f"{what} is missing; {remedy}")
 
 
 def _from_template(key: ObjectKey, raw: Mapping[str, Any]) -> dict[str, Any]:

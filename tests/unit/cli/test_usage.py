@@ -278,3 +278,12 @@ def test_an_advanced_option_is_taken_and_completed():
     command = command_of("allocate")
     names = [one.value for one in command.shell_complete(click.Context(command), "--pol")]
     assert names == ["--policy", "--policy-seed"]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_says_which_options_can_be_repeated(name: str):
+    command = main.get_command(click.Context(main), name)
+    assert command is not None
+    for option in command.params:
+        if isinstance(option, click.Option) and option.help:
+            assert ("can be repeated" in option.help.lower()) == option.multiple, option.name
