@@ -181,9 +181,9 @@ class UnitLookup:
         return claims_of(pod) if pod is not None else ()
 
     def gated(self, gang: GangKey) -> list[Pod]:
-        """The gated pods of a gang, with the priority of their group."""
+        """The gated pods of a gang by name, with the priority of their group."""
         # A listing may have dropped several of them, of which the roster learns one by one.
-        pods = (self._store.pods.get(key) for key in self._gangs.members(gang))
+        pods = (self._store.pods.get(key) for key in sorted(self._gangs.members(gang)))
         return [self._groups.ranked(pod) for pod in pods if pod is not None and pod.gated]
 
     def decides(self, unit: Unit, key: ObjectKey) -> bool:

@@ -105,7 +105,12 @@ def _joined(slices: Sequence[Object]) -> tuple[Sequence[Object], list[str]]:
     drawn[0] |= sets.keys() - set().union(*drawn)  # those that no device draws from
     made: list[Object] = []
     errors = [
-        _over_limits(one, [sets[name] for name in own]) for one, own in zip(with_devices, drawn, strict=True)
+        f"devices draw from counter set {name}, which no slice of the pool has"
+        for name in sorted(set().union(*drawn) - sets.keys())
+    ]
+    errors += [
+        _over_limits(one, [found for name, found in sets.items() if name in own])
+        for one, own in zip(with_devices, drawn, strict=True)
     ]
     for one, own in zip(with_devices, drawn, strict=True):
         pool = {**one["spec"]["pool"], "resourceSliceCount": len(with_devices)}

@@ -20,7 +20,15 @@ from reconciler.cli.convert import read_for_server
 from reconciler.cli.exits import Exit, NoAnswer
 from reconciler.control.offline import decide
 from reconciler.embedded import ApiServer
-from tests.tools.builders import device, device_class, devices, resource_slice, taint, taint_rule
+from tests.tools.builders import (
+    counter_slice,
+    device,
+    device_class,
+    devices,
+    resource_slice,
+    taint,
+    taint_rule,
+)
 from tests.tools.checkout import SHARED, needs
 from tests.tools.conversion_worlds import conversion, pool_of
 from tests.tools.examples import seeds
@@ -155,6 +163,15 @@ def test_doctor_does_not_promise_that_every_old_object_can_be_written(tmp_path: 
         assert old["remedy"].endswith("writes it, or names the field that v1 does not have.")
         result = run(tmp_path, path.read_text())
         assert len(written(result)) + len(re.findall(r"spec\.deviceSelector\.\w+: ", result.stderr)) == 1
+
+
+def test_a_counter_set_that_the_pool_lacks_is_named_where_a_release_joins_sets_and_devices(tmp_path: Path):
+    sets = counter_slice("sets", {"set": {"memory": 1}}, slices=2, nodeName="n")
+    content = resource_slice("devices", [device("a", draws={"sett": {"memory": 1}})], slices=2, nodeName="n")
+    for release in (33, 34):
+        result = run(tmp_path, dumped(sets, content), options=("--to", f"1.{release}"))
+        assert result.exit_code == Exit.NO
+        assert "devices draw from counter set sett, which no slice of the pool has" in result.stderr
 
 
 def answers(objects: Iterable[dict[str, Any]]) -> list[Any]:
