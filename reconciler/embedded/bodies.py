@@ -333,10 +333,15 @@ def patcher(kind: ServedKind, media: str, patch: bytes) -> Callable[[Object], An
 
 
 def keeping_identity(kind: ServedKind, change: Callable[[Object], Any]) -> Callable[[Object], Any]:
-    """A patch that may name the object's uid and deletionTimestamp, and not change them. It raises a 422."""
+    """A patch that may name the object's type (else a 400), uid and deletionTimestamp (else a 422), and not
+    change them.
+    """
 
     def checked(shown: Object) -> Any:
         new, metadata = change(shown), shown["metadata"]
+        for field in ("apiVersion", "kind"):
+            if isinstance(new, dict) and not new.get(field):
+                raise bodies.bad_request(f"Object '{field}' is missing in the patched object")
         wanted = mapping(mapping(new).get("metadata"))
         for field in ("uid", "deletionTimestamp"):
             if wanted.get(field) not in (None, metadata.get(field)):

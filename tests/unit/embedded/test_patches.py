@@ -249,6 +249,9 @@ def test_an_applied_configuration_creates_or_merges():
         ("application/merge-patch+json", {"metadata": {"name": "q"}}, (400, "BadRequest")),
         ("application/merge-patch+json", {"metadata": {"name": None}}, (400, "BadRequest")),
         ("application/merge-patch+json", {"kind": "Pod"}, (400, "BadRequest")),
+        ("application/merge-patch+json", {"kind": None}, (400, "BadRequest")),
+        ("application/merge-patch+json", {"apiVersion": None}, (400, "BadRequest")),
+        (STRATEGIC, {"apiVersion": None}, (400, "BadRequest")),
     ],
 )
 def test_a_patch_that_cannot_be_read_changes_nothing(media, body, answer):
