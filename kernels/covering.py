@@ -6,10 +6,11 @@ import numpy as np
 
 from kernels.types import Amounts
 
-SCALE = 1 << 20
-"""The largest weight"""
+LARGEST = 1 << 40
+"""The largest weight. Times all that groups give it must not overflow: prices alone have no bound."""
 MOST_PIVOTS = 300
 CLOSE = 1e-9
+"""Numbers of the simplex algorithm up to which rounding errors count as zero"""
 
 
 def separating(
@@ -41,14 +42,15 @@ def separating(
     board[-1] = -board[:kinds][needed].sum(axis=0)
     for _ in range(MOST_PIVOTS):
         enters = int(board[-1, :-1].argmin())
-        if board[-1, enters] > -CLOSE or board[-1, -1] > -CLOSE:
-            break
         column = board[:-1, enters]
         rising = np.flatnonzero(column > CLOSE)
+        if board[-1, enters] > -CLOSE or board[-1, -1] > -CLOSE or not len(rising):
+            break
         leaves = rising[(board[rising, -1] / column[rising]).argmin()]
         row = board[leaves] / column[leaves]
         board -= np.outer(board[:, enters], row)
         board[leaves] = row
-    weights = np.rint(np.maximum(board[-1, count:-1], 0) * SCALE).astype(np.int64)
+    prices = np.maximum(board[-1, count:-1], 0)
+    weights = np.rint(prices * (LARGEST / prices.max(initial=1))).astype(np.int64)
     most = int(np.maximum.reduceat(np.maximum(vectors @ weights, 0), begins[:-1]) @ np.array(sizes))
     return (weights, most) if int(weights @ wanted) > most else None

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels.covering import separating
+from kernels.covering import LARGEST, separating
 from tests.tools.examples import examples
 
 KINDS = 3
@@ -39,5 +39,5 @@ def test_weights_are_found_wherever_small_ones_prove_it_and_never_for_what_can_b
     assert found or not proved
     if found is not None:
         weights = tuple(found[0].tolist())
-        assert min(weights) >= 0
+        assert 0 <= min(weights) <= max(weights) <= LARGEST
         assert worth(weights, wanted) > most(weights) == found[1]
