@@ -206,12 +206,15 @@ class Groups(Struct, frozen=True, eq=False):
         )
 
     def losses(self, snapshot: Snapshot) -> Amounts:
-        """(N + 1,) weight x `COUNTS`. A device of a group counts for a part of the weight already. These are
-        the differences to what is really lost: a group less, or none.
+        """(nodes,) weight x `COUNTS`, in the order of the topology. A device of a group counts for a part of
+        the weight already. These are the differences to what is really lost: a group less, or none.
         """
-        before = np.array([available(option, snapshot).per_node for option in self.options])
-        lost = before // self.count - np.maximum(before - self.taken, 0) // self.count
-        found: Amounts = self.weight * (COUNTS * lost - COUNTS // self.count * self.taken)
+        # Counts by the codes of nodes have as many entries as there were codes when they were made.
+        codes = np.maximum(snapshot.topology.order_codes, -1)
+        before = np.array([available(option, snapshot).per_node[codes] for option in self.options])
+        taken = self.taken[:, codes]
+        lost = before // self.count - np.maximum(before - taken, 0) // self.count
+        found: Amounts = self.weight * (COUNTS * lost - COUNTS // self.count * taken)
         return found.sum(axis=0)
 
 
@@ -331,8 +334,7 @@ class LeastLoss(Struct, frozen=True):
         suits = least < LAST
         found = np.where(suits, least, 0) * taken
         if groups.options:
-            codes = np.maximum(snapshot.topology.order_codes, -1)
-            found += groups.losses(snapshot)[codes] * FULLNESS
+            found += groups.losses(snapshot) * FULLNESS
         return np.where(suits, found, LAST)
 
 

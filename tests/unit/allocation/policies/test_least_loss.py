@@ -77,6 +77,8 @@ def test_groups_lose_what_floors_of_free_devices_lose(
             assert found.node == min(fitting, key=loss)
             free[found.node] -= count
             world.assume(found.plans[0])
+        # As another thread does that reads a new slice.
+        world.snapshot().fleet.vocabulary.nodes.code(f"later-{number}")
 
 
 @examples(25)
