@@ -50,7 +50,7 @@ REASON_WORK = 1 << 12
 AT_ONCE = 8
 """Steps in a box that count as one look at its cells"""
 MOST_WORK = 1 << 32
-"""Cells that are combined for one search of `STEPS`. With more, no more is proved: about four seconds."""
+"""Cells that are combined for one search of `STEPS`. With more, no more is proved: about a second."""
 MOST_KEPT = 1 << 28
 """Cells that are kept for one search, one bit each. With more, they are found anew."""
 MOST_ROWS = 1 << 10

@@ -84,8 +84,7 @@ class Uses:
         before = self._pods.get(key)
         if before is None and (pod is None or not pod.spec.volumes):
             return ()
-        same = before is not None and pod is not None and before[0].metadata.uid == pod.metadata.uid
-        if before is not None and pod is not None and same and before[1] == node:
+        if before and pod and before[0].metadata.uid == pod.metadata.uid and before[1] == node:
             self._pods[key] = pod, node, before[2]  # volumes of a pod cannot change
             self._on[node][key] = pod
             return ()
