@@ -83,7 +83,7 @@ class Fork(Struct, frozen=True, eq=False):
         return Forked(self)
 
 
-def no_draws(_: PoolID) -> Mapping[str, Drawn]:
+def _no_draws(_: PoolID) -> Mapping[str, Drawn]:
     """Pools that never change retain none."""
     return {}
 
@@ -94,7 +94,7 @@ class Forked(Store):
     def __init__(self, fork: Fork) -> None:
         super().__init__(fork.snapshot.rules)
         # No method of its own: a store in a circle would stay in memory until a full collection.
-        self.supply = Supply(fork.snapshot.rules, no_draws, fork.snapshot)
+        self.supply = Supply(fork.snapshot.rules, _no_draws, fork.snapshot)
         self._ledger, self.retained, self._columns = fork.ledger, fork.retained, fork.columns
         self._claims.update(fork.claims())
         self._pods.update(fork.pods)

@@ -89,10 +89,13 @@ class Frame(Struct):
 
 
 def places_of(entries: list[Entry], kinds: int) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]], int]:
-    """Of each group: the kinds of the box for its limits, -1 for those that lie in the group.
+    """The kinds of the box that stand for limits.
 
-    And those of them that stood for another limit before; and how many such kinds there are. A limit
-    needs its kind from the first group that it concerns to the last one.
+    -> of each group, the kinds of its limits; -1 for limits that lie in the group
+       of each group, those of these kinds that stood for another limit before
+       how many such kinds there are
+
+    A limit needs its kind from the first group that it concerns to the last one.
     """
     last = {limit: at for at, entry in enumerate(entries) for limit in entry.limits}
     place: dict[Limit | None, int] = {None: -1}

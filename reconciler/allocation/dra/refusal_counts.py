@@ -106,7 +106,7 @@ def _tally(option: RequestOption, snapshot: Snapshot, reach: NodeReach) -> Tally
             if name in _KEPT:
                 kept += [text for text in [_KEPT[name](rows[~passed], snapshot)] if text]
             if name == COUNTERS and not passed.all() and match_in_fleet(option, snapshot).asks is not None:
-                kept.append("preview: the request says how much counters it takes")
+                kept.append("preview: the request says how much of the counters it draws")
             if name == EXCLUSION:
                 excluded = rows[~passed]
                 kept += _untold(option, excluded, snapshot)

@@ -69,7 +69,7 @@ class Baseline(Struct, frozen=True, eq=False):
 
     store: Store
     objects: tuple[ApiObject, ...]
-    """Whose fields the store does not keep all of: Nodes, Namespaces, and storage objects for volumes"""
+    """Nodes, Namespaces, and storage objects for volumes: the store does not keep all of their fields"""
     supposed: tuple[Node, ...] = ()
     """Nodes in the store without a Node object: named only by slices, or assumed"""
     others: tuple[ApiObject, ...] = ()

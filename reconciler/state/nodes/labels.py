@@ -110,7 +110,7 @@ class LabelColumns(Forkable):
     def rows_with(self, key: str, values: Iterable[str]) -> Rows:
         """(n,) the rows whose label has one of these values, in order."""
         column = self._column(key)
-        wanted = [column.values[value] for value in set(values) if value in column.values]
+        wanted = [column.values[value] for value in values if value in column.values]
         return np.flatnonzero(np.isin(column.codes[: len(self._labels)], wanted))
 
     def match(self, selector: NodeSelector) -> Mask:
@@ -266,7 +266,7 @@ class TaintSets(Forkable):
                 self._kind[at] = self._kinds.setdefault(kept, len(self._kinds))
 
     def each(self, judge: Callable[[tuple[Taint, ...]], int]) -> Amounts:
-        """(N,) what is said of the taints of each row. Asked once for each distinct set."""
+        """(N,) the verdict on the taints of each row. `judge` is called once for each distinct set."""
         found: Amounts = np.array([judge(taints) for taints in self._kinds], dtype=np.int64)
         return found[self._kind[: len(self._of_row)]]
 

@@ -212,7 +212,7 @@ class Attached:
         """Node -> the volumes of its pods"""
         self._rows_of: dict[VolumeID, set[int]] = defaultdict(set)
         self._counted: dict[str, tuple[Mapping[str, int], Mapping[str, int]]] = {}
-        """Node -> how many volumes of each driver it has, and may have beside `UNLIMITED`"""
+        """Node -> how many volumes of each driver it has; and how many it can attach, minus `UNLIMITED`"""
         self._counts: Tally[str] = Tally()
         self._limits: Tally[str] = Tally()
 
