@@ -20,7 +20,7 @@ from reconciler.app.running import Host, Running, Start, watch_job
 from reconciler.cluster.client import Client
 from reconciler.cluster.kinds import Served, config_map
 from reconciler.cluster.pod_writer import PodWriter
-from reconciler.cluster.transport import GuardedTransport, PauseReasons
+from reconciler.cluster.transport import GuardedTransport, PauseReasons, Transport
 from reconciler.cluster.watch import Sink
 from reconciler.cluster.writer import Writer
 from reconciler.control.background_search import BackgroundSearch
@@ -185,26 +185,20 @@ def build_control(
     settings, served, withdrawals, reasons = base.settings, found.served, set[str](), PauseReasons()
     clock, report = base.clock, reporter.report
     intake = _intake(base, ours, store, recorder, reporter, served, withdrawals, reasons)
-    guarded = settings.mode != "shadow"  # which has a guard of its own
-    transport = GuardedTransport(base.transport, reasons.check) if guarded else base.transport
-    connection = base.connection(transport, watched=served)
+    connection = base.connection(_guarded(base, reasons), watched=served)
     writer = Writer(connection.client, served, withdrawals=withdrawals, now=now)
     held_room = held_room_config_map(settings, connection.client)
     pod_writer = PodWriter(connection.client, served)
     hand_over = HandOver(intake, pod_writer)
-    take_over = None if held_room is None else partial(_take_over, base, intake, held_room)
-    patience = settings.write_seconds
-    fence = Fence(
-        intake, writer, ours, clock=clock, patience=patience, hand_over=hand_over, take_over=take_over
-    )
+    fence = _fence(base, intake, writer, ours, hand_over, held_room)
     planner = Planner(intake.store, intake.roster, intake.placement, ours, intake.reclaimed, placing.in_use)
     settler = Settler(intake, writer, report)
     host = Host(base, intake, pod_writer, ours, recorder, report)
     plugins = tuple([start(host) for start in starts])
     gang_planner = GangPlanner.of(intake, planner, partial(_unsuited, plugins))
-    search = GangSearch(intake, gang_planner, ours, steps=settings.search_steps)
+    gang_search = GangSearch(intake, gang_planner, ours, steps=settings.search_steps)
     gang_writer = GangWriter(intake, writer, pod_writer, report)
-    gangs = GangHandler(intake, gang_planner, search, settler, gang_writer, clock=clock, report=report)
+    gangs = GangHandler(intake, gang_planner, gang_search, settler, gang_writer, clock=clock, report=report)
     decider = _decider(settings, ours)
     claims = ClaimHandler(
         intake,
@@ -221,22 +215,18 @@ def build_control(
     )
     # Gangs come first: a pod of a gang needs nothing on its own.
     handlers = [gangs, *(one.handler for one in plugins if one.handler is not None), claims]
-    sink: Sink = intake.take
-    for one in plugins:
-        sink = one.sink(sink)
-    reconciler = Reconciler(intake, handlers, reporter, clock=clock, fence=fence, pending=pending)
     return Control(
-        intake,
-        connection,
-        writer,
-        fence,
-        planner,
-        gang_planner,
-        reconciler,
-        Failures(),
-        sink,
-        plugins,
-        held_room,
+        intake=intake,
+        connection=connection,
+        writer=writer,
+        fence=fence,
+        planner=planner,
+        gang_planner=gang_planner,
+        reconciler=Reconciler(intake, handlers, reporter, clock=clock, fence=fence, pending=pending),
+        failures=Failures(),
+        sink=_sink(intake, plugins),
+        plugins=plugins,
+        held_room=held_room,
     )
 
 
@@ -273,6 +263,36 @@ def _decider(settings: Settings, ours: Ownership) -> Decider:
 
 def _unsuited(plugins: Iterable[Running], pod: ObjectKey) -> Blocked | None:
     return next(filter(None, (one.keeps_from_gang(pod) for one in plugins)), None)
+
+
+def _guarded(base: Foundation, reasons: PauseReasons) -> Transport:
+    """A transport that sends no write while writes are paused. Shadow mode has its own guard."""
+    return (
+        base.transport if base.settings.mode == "shadow" else GuardedTransport(base.transport, reasons.check)
+    )
+
+
+def _sink(intake: Intake, plugins: Iterable[Running]) -> Sink:
+    """Watches call the last plugin, which passes changes on to those before it and to the intake."""
+    sink: Sink = intake.take
+    for one in plugins:
+        sink = one.sink(sink)
+    return sink
+
+
+def _fence(
+    base: Foundation,
+    intake: Intake,
+    writer: Writer,
+    ours: Ownership,
+    hand_over: HandOver,
+    held_room: KeptConfigMap | None,
+) -> Fence:
+    take_over = None if held_room is None else partial(_take_over, base, intake, held_room)
+    patience = base.settings.write_seconds
+    return Fence(
+        intake, writer, ours, clock=base.clock, patience=patience, hand_over=hand_over, take_over=take_over
+    )
 
 
 async def _take_over(base: Foundation, intake: Intake, kept: KeptConfigMap) -> None:

@@ -121,33 +121,39 @@ def evicting(
     )
     needed = settings.preemption != "off" or settings.rebalance == "evict"
     jobs.append(Job(f"watch {BUDGET.plural}", partial(_watch, client, budgets, needed=needed)))
-    moves: Callable[[], Sequence[MovesAdvice]] = tuple
-    fixed = settings.fixed
-    times = fixed.nomination_seconds, fixed.eviction_cooldown_seconds
     if settings.preemption != "off":
         budgets.asked.set()
         candidates = Candidates(
             core.intake, pending, core.planner, core.gang_planner, settings.preempting_classes
         )
-        terms = Terms(settings.preemption == "evict", *times)
+        terms = Terms(settings.preemption == "evict", *_times(settings))
         preemptor = Preemptor(means, candidates, evictions, RoomPlanner(ours).plan, terms)
         jobs.append(Job("make room", preemptor.run))
         signals.append(room_signals(preemptor.standing))
-    if settings.rebalance != "off":
-        acts = settings.rebalance == "evict"
-        planner = MovePlanner(
-            ours,
-            goals(settings),
-            Allowed(settings.rebalance_namespaces, fixed.rebalance_max_priority) if acts else None,
-            most_moves=fixed.rebalance_most_moves,
-            moves_per_gain=fixed.rebalance_moves_per_gain,
-        )
-        moves_terms = MovesTerms(acts, *times, calm_seconds=fixed.rebalance_calm_seconds)
-        rebalancer = Rebalancer(means, planner.plan, planner.problem, moves_terms)
-        jobs.append(Job("rebalance", rebalancer.run))
-        signals.append(moves_signals(rebalancer.standing))
-        moves = partial(getattr, rebalancer.standing, "lines")
-    return Evicting(jobs, signals, moves)
+    if settings.rebalance == "off":
+        return Evicting(jobs, signals)
+    rebalancer = _rebalancer(settings, means, ours)
+    jobs.append(Job("rebalance", rebalancer.run))
+    signals.append(moves_signals(rebalancer.standing))
+    return Evicting(jobs, signals, lambda: rebalancer.standing.lines)
+
+
+def _rebalancer(settings: Settings, means: Means, ours: Ownership) -> Rebalancer:
+    acts, fixed = settings.rebalance == "evict", settings.fixed
+    planner = MovePlanner(
+        ours,
+        goals(settings),
+        Allowed(settings.rebalance_namespaces, fixed.rebalance_max_priority) if acts else None,
+        most_moves=fixed.rebalance_most_moves,
+        moves_per_gain=fixed.rebalance_moves_per_gain,
+    )
+    terms = MovesTerms(acts, *_times(settings), calm_seconds=fixed.rebalance_calm_seconds)
+    return Rebalancer(means, planner.plan, planner.problem, terms)
+
+
+def _times(settings: Settings) -> tuple[float, float]:
+    """How long room is held, and how long a pod that has started is left alone."""
+    return settings.fixed.nomination_seconds, settings.fixed.eviction_cooldown_seconds
 
 
 async def _watch(client: Client, budgets: KnownBudgets, *, needed: bool) -> None:
