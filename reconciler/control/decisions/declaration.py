@@ -115,18 +115,9 @@ class LoggedField(NamedTuple):
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
-class _Declared:
-    """Makes a frozen dataclass of each class below it, and lists it."""
-
-    KINDS: ClassVar[list[Any]] = []
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    def __init_subclass__(cls) -> None:
-        _Declared.KINDS.append(dataclass(frozen=True)(cls))
-
-
-class Decision(_Declared):
-    """A decision, or a finding."""
+@dataclass(frozen=True)
+class Decision:
+    """A decision, or a finding. Each class below it becomes a frozen dataclass."""
 
     LINES: ClassVar[tuple[Line, ...]]
     """Its log line. Where there are several, `line` chooses."""
@@ -137,6 +128,9 @@ class Decision(_Declared):
     )
     """Allocations that were decided together share it. Empty until the decision is reported, unless the
     handler sets it."""
+
+    def __init_subclass__(cls) -> None:
+        dataclass(frozen=True)(cls)
 
     @property
     def line(self) -> Line:

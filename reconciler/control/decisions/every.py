@@ -3,10 +3,7 @@
 from typing import Annotated, ClassVar
 
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.control.decisions import (
-    allocating,  # noqa: F401 - its decisions come first
-    fields,
-)
+from reconciler.control.decisions import allocating, fields
 from reconciler.control.decisions.declaration import Counted, Decision, Level, Line, Logged, MetricSpec
 
 GANGS = MetricSpec("gangs_placed_total", "Gangs that were placed.")
@@ -243,5 +240,9 @@ class NodesNotRequested(Decision):
     why: Annotated[str, Logged("the cause")]
 
 
-DECISIONS: tuple[type[Decision], ...] = tuple(Decision.KINDS[1:])
+DECISIONS: tuple[type[Decision], ...] = tuple(
+    kind
+    for kind in (*vars(allocating).values(), *globals().values())
+    if isinstance(kind, type) and issubclass(kind, Decision) and kind is not Decision
+)
 """Every kind of decision, in the order of docs/logs.md"""
