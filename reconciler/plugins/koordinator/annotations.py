@@ -169,14 +169,17 @@ def allocated(subject: str, annotations: Mapping[str, str]) -> dict[str, tuple[A
     return {} if text is None else read_as(_ALLOCATED, subject, koord.ALLOCATED, text)
 
 
+_OWN_PATH = f"/metadata/annotations/{koord.ALLOCATED.replace('/', '~1')}"
+
+
 def allocation_patch(pod: Pod, node: str, text: str) -> list[Operation]:
     """A JSON patch that records devices of a node in a pod. It does not touch unknown fields."""
-    path, value = "/metadata/annotations", {koord.ALLOCATED: text}  # type: tuple[str, Any]
+    record: Operation = {"op": "add", "path": "/metadata/annotations", "value": {koord.ALLOCATED: text}}
     if pod.metadata.annotations:
-        path, value = f"{path}/{koord.ALLOCATED.replace('/', '~1')}", text
+        record = {**record, "path": _OWN_PATH, "value": text}
     gates = [number for number, gate in enumerate(pod.spec.scheduling_gates) if gate.name == GATE]
     return [
-        {"op": "add", "path": path, "value": value},
+        record,
         *([] if pod.spec.node_name else pin(pod, node)),
         *({"op": "remove", "path": f"/spec/schedulingGates/{number}"} for number in reversed(gates)),
     ]

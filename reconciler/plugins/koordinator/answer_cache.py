@@ -135,19 +135,22 @@ class MachineCodes:
 
         Returns these machines, or None if it is not known which have changed.
         """
-        changed, new = log.since(self._seen), list[int]()
-        self._seen = log.end
-        known = changed is not None and len(self.codes) == size
-        for number in changed or () if known else ():
-            if (code := recall(number)) is None:
-                new.append(number)
-            else:
-                self.codes[number] = code
-        if not known or len(new) > FEW:
+        changed = log.since(self._seen)
+        if changed is None or len(self.codes) != size:
             self.codes = judge(None)
         else:
-            for number in new:
-                self.codes[number] = judge(number)[0]
+            new = []
+            for number in changed:
+                if (code := recall(number)) is None:
+                    new.append(number)
+                else:
+                    self.codes[number] = code
+            if len(new) > FEW:
+                self.codes = judge(None)
+            else:
+                for number in new:
+                    self.codes[number] = judge(number)[0]
+        self._seen = log.end
         return changed
 
 
