@@ -69,10 +69,8 @@ def rules_options(func: F, *, in_cluster: bool = True) -> F:
         release: semantics.Release = "1.37",
         **rest: Any,
     ) -> Any:
-        modes, scopes = (
-            semantics.with_group_modes(group_modes),
-            semantics.with_exclusion_scopes(exclusion_scopes),
-        )
+        modes = semantics.with_group_modes(group_modes)
+        scopes = semantics.with_exclusion_scopes(exclusion_scopes)
         return func(rules=semantics.Semantics(release, gates, modes, scopes), **rest)
 
     configured = configured_options(in_cluster=in_cluster)

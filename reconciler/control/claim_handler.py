@@ -119,9 +119,8 @@ class ClaimHandler(handler.Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         where it is to make one more.
         """
         if self._intake.early.supposes(pod.key):
-            return (
-                handler.Idle()
-            )  # kube-scheduler goes by the pod's own status, whose event requeues the unit
+            # kube-scheduler goes by the pod's own status, whose event requeues the unit.
+            return handler.Idle()
         held = [claim for key in claims_of(pod) if (claim := self._store.claims.get(key)) is not None]
         if self._intake.lag.awaits(unit, held, self._clock()):
             return handler.Idle()
