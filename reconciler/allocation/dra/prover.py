@@ -45,8 +45,10 @@ MOST_VALUES = 512
 MOST_KINDS = 60
 TABLE_WORK = 1 << 18
 """Cells that a new table of a group counts for at least."""
-REASON_WORK = 1 << 12
-"""Cells that a vector counts for where weights are sought"""
+REASON_WORK = 1 << 8
+"""Cells that a number on the board of the simplex algorithm counts for"""
+MOST_NUMBERS = 1 << 20
+"""Numbers on that board. With more, no weights are sought."""
 AT_ONCE = 8
 """Steps in a box that count as one look at its cells"""
 MOST_WORK = 1 << 32
@@ -320,17 +322,27 @@ class _Trial:
 
     def _reason(self, entries: list[Entry], wanted: Amounts) -> tuple[Amounts, int] | None:
         """Weights (K,) by which all that groups can give is worth at most a number, and `wanted` is worth
-        more; None if there are none.
+        more; None if there are none, or the board is too large.
         """
         asked = np.flatnonzero(wanted)
         shared = sorted({limit for entry in entries for limit in entry.limits if limit is not None})
         classes, tables = Counter([entry[1:3] for entry in entries]), []
         by_number = {entry.number: entry.table for entry in entries}
+        column = {limit: len(asked) + at for at, limit in enumerate(shared)}
+        kinds = len(asked) + len(shared)
+        vectors = sum([len(by_number[number].counts) for number, _ in classes])
+        size = (kinds + len(classes)) * (vectors + kinds)
+        if size > MOST_NUMBERS:
+            return None
+        self._prover.work += REASON_WORK * size
         for number, limits in classes:
-            counts, uses = by_number[number].counts[:, asked], by_number[number].uses
-            total = [uses[:, [one == limit for one in limits]].sum(axis=1) for limit in shared]
-            tables.append(np.column_stack([counts, *[-used for used in total]]))
-            self._prover.work += REASON_WORK * len(counts)
+            table = by_number[number]
+            given = np.zeros((len(table.counts), kinds), dtype=np.int64)
+            given[:, : len(asked)] = table.counts[:, asked]
+            for at, limit in enumerate(limits):
+                if limit is not None:
+                    given[:, column[limit]] -= table.uses[:, at]
+            tables.append(given)
         once = np.full(len(shared), -1, dtype=np.int64)
         found = separating(np.concatenate([wanted[asked], once]), tables, list(classes.values()))
         if found is None:

@@ -130,7 +130,22 @@ def many_groups() -> World:
     return World(slices, [claim("c", *asked[:3]), claim("d", *asked[3:])], [], [device_class()], [node("n0")])
 
 
-@pytest.mark.parametrize(("made", "part"), [(many_counts, 16), (many_packings, 64), (many_groups, 4)])
+def many_limits() -> World:
+    """2,000 devices, a thousand values that pairs of them share, and a device of each value at most."""
+    content = [device(f"d{at}", {"number": at, "pair": at // 2}) for at in range(2000)]
+    slices = [
+        resource_slice(f"s{at}", content[at : at + 100], nodeName="n0", slices=20)
+        for at in range(0, 2000, 100)
+    ]
+    asked = [request(f"r{at}", 9, selectors=selectors(f"{NUMBER} / {2**at} % 2 == 1")) for at in range(3)]
+    constraints = [{"distinctAttribute": f"{DRIVER}/pair"}]
+    wanted = claim("c", *asked, constraints=constraints)
+    return World(slices, [wanted], [], [device_class()], [node("n0")])
+
+
+@pytest.mark.parametrize(
+    ("made", "part"), [(many_counts, 16), (many_packings, 64), (many_groups, 4), (many_limits, 16)]
+)
 def test_one_proof_has_a_bound_on_its_work_and_its_memory(made: Callable[[], World], part: int):
     world = made()
     tracemalloc.start()
