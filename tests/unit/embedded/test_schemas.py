@@ -9,6 +9,7 @@ from kubernetes_asyncio.client import models
 
 from reconciler.api.validation.served_kinds import every_kind
 from reconciler.embedded import schemas
+from reconciler.embedded.descriptions import description_of
 from reconciler.embedded.schemas import ANY_FIELDS, NEWER, PROPOSED, VERSION, definitions, fields_of
 
 FOLDERS = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema"
@@ -121,6 +122,24 @@ def test_descriptions_are_whole_sentences_without_marks(ours):
     assert text.endswith("otherwise it is enabled.")
     assert "noqa" not in str(ours)
     assert ours["v1.Pod"]["description"].startswith("Containers that run together")
+
+
+def test_no_type_is_described_as_another_whose_name_it_ends_with():
+    """As PodResourceClaimStatus, which is not the status of a claim."""
+    found = definitions(tuple((version, kind) for kind in every_kind() for version in kind.served))
+    texts = {name.rpartition(".")[2]: schema.get("description") for name, schema in found.items()}
+    general = {None, *map(description_of, ("Reference", "Status", "VolumeSource"))}
+    same = {
+        (name, other)
+        for name, text in texts.items()
+        for other in texts
+        if name != other and name.endswith(other) and text == texts[other] and text not in general
+    }
+    assert same == {
+        ("ConfigMapNodeConfigSource", "NodeConfigSource"),
+        ("LinuxContainerUser", "ContainerUser"),
+        ("WorkloadPodGroupTemplateReference", "PodGroupTemplateReference"),
+    }
 
 
 def test_every_field_of_every_kind_is_described():
