@@ -333,21 +333,17 @@ def patcher(kind: ServedKind, media: str, patch: bytes) -> Callable[[Object], An
 
 
 def keeping_identity(kind: ServedKind, change: Callable[[Object], Any]) -> Callable[[Object], Any]:
-    """A patch that may name the object's type (else a 400), uid and deletionTimestamp (else a 422), and not
-    change them.
-    """
+    """A patch whose result has a type (else a 400), and no other uid than the object (else a 422)."""
 
     def checked(shown: Object) -> Any:
         new, metadata = change(shown), shown["metadata"]
         for field in ("apiVersion", "kind"):
             if isinstance(new, dict) and not new.get(field):
                 raise bodies.bad_request(f"Object '{field}' is missing in the patched object")
-        wanted = mapping(mapping(new).get("metadata"))
-        for field in ("uid", "deletionTimestamp"):
-            if wanted.get(field) not in (None, metadata.get(field)):
-                why = f'Invalid value: "{wanted[field]}": field is immutable'
-                cause = Cause("FieldValueInvalid", why, f"metadata.{field}")
-                raise bodies.invalid(kind.kind, kind.group, metadata["name"], [cause])
+        uid = mapping(mapping(new).get("metadata")).get("uid")
+        if uid not in (None, "", metadata["uid"]):
+            cause = Cause("FieldValueInvalid", f'Invalid value: "{uid}": field is immutable', "metadata.uid")
+            raise bodies.invalid(kind.kind, kind.group, metadata["name"], [cause])
         return new
 
     return checked

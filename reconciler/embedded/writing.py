@@ -115,6 +115,8 @@ class Writer:
         }
         new = writes.decode_object(target.kind, target.served, change(shown))
         self._check_preconditions(target, new["metadata"], record)
+        if target.subresource != "status":
+            _check_mark(target, new["metadata"], record)
         given = new["metadata"].pop("managedFields", None)
         new = writes.merge_writable(target.kind, target.subresource, record.object, new)
         target.kind.defaults(new, self.now())
@@ -255,6 +257,19 @@ class Writer:
             if wanted and wanted != current[key]:
                 why = f"the precondition names {key} {wanted}, the object has {current[key]}"
                 raise bodies.conflict(target.kind.plural, target.served.group, target.name, why)
+
+
+def _check_mark(target: Target, metadata: Object, record: Record) -> None:
+    """Raise a 422 if a write marks its object as deleted; a time that is there already stays."""
+    current = record.object["metadata"]
+    causes = []
+    for field in ("deletionTimestamp", "deletionGracePeriodSeconds"):
+        given, kept = metadata.get(field), current.get(field)
+        if given not in (None, kept) and not (kept and field == "deletionTimestamp"):
+            why = f"Invalid value: {bodies.encode(given).decode()}: field is immutable"
+            causes.append(Cause("FieldValueInvalid", why, f"metadata.{field}"))
+    if causes:
+        raise bodies.invalid(target.kind.kind, target.kind.group, target.name, causes)
 
 
 MOST_GRACE = 2**31

@@ -74,9 +74,13 @@ def test_server_owned_fields_cannot_be_written():
     assert made["metadata"]["uid"] != "mine"
     assert made["metadata"]["generation"] == 1
     assert [one["manager"] for one in made["metadata"]["managedFields"]] == ["unknown"]
-    body = {"metadata": {"deletionTimestamp": "2000-01-01T00:00:00Z"}}
-    assert refused(api, "PATCH", f"{SLICES}/s", body, media=MERGE) == (422, "Invalid")
-    assert ok(api, "PATCH", f"{SLICES}/s", {"metadata": {"creationTimestamp": None}}, media=MERGE) == made
+    for field, value in (("deletionTimestamp", "2000-01-01T00:00:00Z"), ("deletionGracePeriodSeconds", 5)):
+        marked = {**made, "metadata": {**made["metadata"], field: value}}
+        expected = [(f"metadata.{field}", "FieldValueInvalid")]
+        assert causes(api, "PUT", f"{SLICES}/s", marked) == expected
+        assert causes(api, "PATCH", f"{SLICES}/s", {"metadata": {field: value}}, media=MERGE) == expected
+    for blank in ({"creationTimestamp": None}, {"uid": ""}, {"uid": None}):
+        assert ok(api, "PATCH", f"{SLICES}/s", {"metadata": blank}, media=MERGE) == made
 
 
 def test_generation_counts_changes_of_spec_only():
@@ -132,6 +136,9 @@ def test_an_object_is_removed_with_its_last_finalizer():
     marked = ok(api, "DELETE", f"{CLAIMS}/a")
     assert marked["metadata"]["deletionTimestamp"]
     assert ok(api, "DELETE", f"{CLAIMS}/a") == marked, "a second deletion changes nothing"
+    for moment in ("2000-01-01T00:00:00Z", None):
+        earlier = {"metadata": {"deletionTimestamp": moment}}
+        assert ok(api, "PATCH", f"{CLAIMS}/a", earlier, media=MERGE) == marked
     fewer = ok(api, "PATCH", f"{CLAIMS}/a", {"metadata": {"finalizers": ["x.example/2"]}}, media=MERGE)
     assert fewer["metadata"]["deletionTimestamp"] == marked["metadata"]["deletionTimestamp"]
     more = {"metadata": {"finalizers": ["x.example/2", "x.example/3"]}}
