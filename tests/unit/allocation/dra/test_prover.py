@@ -172,7 +172,7 @@ def test_amounts_of_several_sets_may_be_more_than_64_bits_hold(names: str):
 
 
 def test_a_search_is_not_given_up_because_its_first_proofs_are_large():
-    """Here they take a third of the work that a search may do: half a second."""
+    """Here they take a twentieth of the work that a search may do; with a sixtieth it gives up."""
     scale = Scale(gpus=(4, 8, 8, 16, 16, 32), nodes=(2, 3, 5), mixed=True)
     asked = question(Random(5001960), "mixed", scale, 0.5)
     assert isinstance(decide(world_of(asked), nodes=["n4"], steps=10_000), Granted)
