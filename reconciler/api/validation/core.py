@@ -195,8 +195,7 @@ def check_csi_node(root: fields.Field, _review: Review) -> None:
     for driver in root["spec"]["drivers"].items():
         for key in ("name", "nodeID"):
             driver[key].needed()
-        count = driver["allocatable"]["count"]
-        count.not_negative()
+        driver["allocatable"]["count"].not_negative()
 
 
 def check_capacity(root: fields.Field, review: Review) -> None:
