@@ -51,7 +51,7 @@ async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T:
         return working.result()
     finally:
         # An error has this frame, the frame has the task, and the task has the error: with all that the
-        # frames of the work hold they would stay until the next full collection, up to an hour.
+        # frames of the work hold they would stay until the next full collection.
         del working
 
 
@@ -178,9 +178,11 @@ class WorkerThread:
         if self._closed:
             raise Closed
         self.busy = True
-        cancelled = Event()
+        cancelled, unbegun = Event(), Lock()  # who locks it first, begins the work or drops it
 
         def run_work() -> T:
+            if not unbegun.acquire(blocking=False):
+                raise Closed
             try:
                 with short_switch_interval():
                     return work(_Wanted(cancelled))
@@ -193,6 +195,8 @@ class WorkerThread:
             return await future
         except asyncio.CancelledError as exc:
             cancelled.set()
+            if unbegun.acquire(blocking=False):
+                self.busy = False
             task = asyncio.current_task()
             if self._closed and not (task and task.cancelling()):
                 raise Closed from exc

@@ -245,6 +245,22 @@ async def test_work_stops_when_its_caller_is_cancelled():
 
 
 @pytest.mark.loopback
+async def test_work_that_is_cancelled_before_it_begins_never_begins():
+    worker, go, begun = WorkerThread("test"), Event(), Event()
+    worker._threads.submit(go.wait, PATIENCE)  # as long as the loop does not let go of the interpreter
+    task = asyncio.create_task(run_until_cancelled(worker, begun))
+    await asyncio.sleep(0)
+    assert worker.busy
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert not worker.busy
+    go.set()
+    assert await worker.run(lambda _: "next") == "next"
+    assert not begun.is_set()
+
+
+@pytest.mark.loopback
 async def test_closing_raises_in_the_caller_and_ends_the_work():
     worker, begun = WorkerThread("test"), Event()
     task = asyncio.create_task(run_until_cancelled(worker, begun))
