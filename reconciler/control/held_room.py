@@ -164,7 +164,7 @@ async def take_over_held_room(
     Nothing is held for more than `most_seconds`, whatever the record says. `clock` is that of the loop; `now`
     the time of day.
     """
-    nominations = await _read_again(kept)
+    nominations = await _read_with_retries(kept)
     if nominations is None:
         return
     began = clock()
@@ -181,7 +181,7 @@ async def take_over_held_room(
         log.info("held room taken over", nominees=[str(one.nominee) for one in taken])
 
 
-async def _read_again(kept: KeptConfigMap) -> tuple[Nomination, ...] | None:
+async def _read_with_retries(kept: KeptConfigMap) -> tuple[Nomination, ...] | None:
     """The nominations of the record; None if there is none, or none that can be read."""
     try:
         async with asyncio.timeout(TAKEOVER_PATIENCE):

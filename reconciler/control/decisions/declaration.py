@@ -170,9 +170,10 @@ class Reporter:
         reconciling: Callable[[Unit], AbstractContextManager[None]] = lambda _: nullcontext(),
         answered: Callable[[str, float, str], None] = lambda *_: None,
     ) -> None:
-        """`random` returns numbers in [0, 1), which decide the prefix of names. None of the others raises, or
-        the reconcile fails. `reconciling` is entered for the time of one reconcile. `answered` is told of the
-        end of a search: the reason, which is empty when devices were granted, seconds, and the name.
+        """`random` returns numbers in [0, 1), which decide the prefix of names. The other functions must not
+        raise: the reconcile would fail. `reconciling` is entered for the time of one reconcile. `answered` is
+        told of the end of a search: the reason, which is empty when devices were granted, seconds, and the
+        name.
         """
         self._prefix = "".join(LETTERS[int(random() * len(LETTERS))] for _ in range(_PREFIX))
         self._numbers = count(1)

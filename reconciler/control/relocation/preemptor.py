@@ -88,7 +88,7 @@ class Preemptor(relocator.Relocator):
         if self._campaign is not None:
             await self._advance(self._campaign)
             return
-        self._before = None  # as large as the state, and older and older
+        self._before = None  # it is as large as the state, and out of date
         units = self._candidates.units()
         self.standing.keep(units)
         self._waits = {unit: wait for unit, wait in self._waits.items() if unit in set(units)}

@@ -116,7 +116,7 @@ UP = {
     ("reconciler.control.loop", "reconciler.operations.metrics.meters"),
     ("reconciler.control.loop", "reconciler.operations.telemetry"),
 }
-"""Calls from a room to a higher one"""
+"""Calls from a room to a higher one: of functions and objects that the lower one was given"""
 
 
 @pytest.mark.loopback
