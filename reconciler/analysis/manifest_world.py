@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import NamedTuple, TypeVar
 
-from reconciler.analysis.whatif.reading import groups_of
-from reconciler.analysis.whatif.scenario import Baseline, Gang, Unit
+from reconciler.analysis.whatif.scenario import Gang, Unit
 from reconciler.analysis.world import World, world_of
 from reconciler.api.manifests.bundle import Bundle, Claims
 from reconciler.api.manifests.inferred_nodes import InferredNodes, bundle_objects, infer_nodes, supply_of
@@ -13,21 +12,45 @@ from reconciler.api.objects.core import Node, Pod, PodDisruptionBudget
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
-from reconciler.api.objects.storage import STORAGE
 from reconciler.api.plugins import kinds_of_plugins
 from reconciler.state.nominations import Nomination
-from reconciler.state.store import Store
 
 
-def world_of_manifests(bundle: Bundle, rules: Semantics) -> World:
-    """The state of manifests. Nothing that waits is placed first."""
+class Fleet(NamedTuple):
+    """What is read of manifests or of a cluster."""
+
+    nodes: InferredNodes
+    objects: Iterable[ApiObject]
+    """Without the nodes that are supposed"""
+    machines: tuple[ApiObject, ...] = ()
+    """Objects of plugins, such as devices"""
+    held: tuple[Nomination, ...] = ()
+    """Room that the leader of the cluster holds"""
+    may_suppose: bool = True
+    """Whether nodes without a Node object may be used"""
+
+    def world(self, rules: Semantics) -> World:
+        """The state to try things on."""
+        world = world_of(self.objects, rules, supposed=self.nodes.supposed, may_suppose=self.may_suppose)
+        for one in self.held:
+            world.store.nominate(one)
+            world.nodes.nominated.hold(one)
+        return world
+
+
+def fleet_in(bundle: Bundle, rules: Semantics) -> Fleet:
+    """All of some manifests, with the claims that are made from the templates of pods."""
     claims, inferred = Claims(bundle, rules), infer_nodes(bundle.of(Node), bundle.of(ResourceSlice))
     objects: list[ApiObject] = [*inferred.described, *supply_of(bundle), *bundle.of(PodDisruptionBudget)]
     before = {pod.key: pod.metadata.uid for pod in bundle.of(Pod)}
     now = {pod.key: pod.metadata.uid for pod in claims.pods}
     objects += [_with_uids(claims.typed(key), before, now) for key in claims.entries]
-    objects += claims.pods
-    return world_of(objects, rules, supposed=inferred.supposed, may_suppose=True)
+    return Fleet(inferred, [*objects, *claims.pods])
+
+
+def world_of_manifests(bundle: Bundle, rules: Semantics) -> World:
+    """The state of manifests. Nothing that waits is placed first."""
+    return fleet_in(bundle, rules).world(rules)
 
 
 def _with_uids(
@@ -46,33 +69,8 @@ def _with_uids(
 T = TypeVar("T", bound=ApiObject)
 
 
-class Fleet(NamedTuple):
-    """What is read of manifests or a cluster."""
-
-    nodes: InferredNodes
-    objects: list[ApiObject]
-    devices: tuple[ApiObject, ...]
-    """Of plugins"""
-    held: tuple[Nomination, ...] = ()
-    """Room that the leader of the cluster holds"""
-
-    def baseline(self, store: Store, options: Mapping[str, str]) -> Baseline:
-        """The state to start from. `store` has the objects; `options` are those of plugins."""
-        for one in self.held:
-            store.nominate(one)  # the simulation holds their room on the nodes
-        others = (one for one in self.objects if type(one).__name__ in ("Namespace", *STORAGE))
-        return Baseline(
-            store,
-            (*self.nodes.described, *others),
-            self.nodes.supposed,
-            self.devices,
-            options,
-            groups=groups_of(self.objects, store.rules),
-        )
-
-
 def fleet_of_manifests(first: Bundle, rest: Bundle, more: Bundle, units: Iterable[Unit | Gang]) -> Fleet:
-    """The fleet of some manifests. `units` are those to place, `more` has what is assumed to exist."""
+    """The fleet of a what-if analysis. `units` are those to place, `more` has what is assumed to exist."""
     objects = [
         *bundle_objects(first),
         *(one for one in bundle_objects(rest) if not isinstance(one, Node)),
@@ -85,7 +83,8 @@ def fleet_of_manifests(first: Bundle, rest: Bundle, more: Bundle, units: Iterabl
     devices = last_of(one for bundle in (first, rest, more) for one in of_plugins(bundle))
     described = last_of([*first.of(Node), *rest.of(Node), *more.of(Node)])
     found = infer_nodes(described, slices, [one.key.name for one in devices])
-    return Fleet(found, [*found.nodes, *(one for one in objects if not isinstance(one, Node))], devices)
+    others = (one for one in objects if not isinstance(one, Node))
+    return Fleet(found, [*found.described, *others], devices)
 
 
 def of_plugins(bundle: Bundle) -> Iterator[ApiObject]:

@@ -9,13 +9,13 @@ import click
 from msgspec.structs import replace
 
 from reconciler.allocation.dra.budget import STEPS
+from reconciler.analysis.manifest_world import Fleet, fleet_in
 from reconciler.analysis.sizing.answer import Option, Sizing, as_json, node_claims, node_groups
 from reconciler.analysis.sizing.demand import Item, items_in, items_of, pending_units
 from reconciler.analysis.sizing.patterns import Shape, distinct_shapes, shape_of
 from reconciler.analysis.sizing.sizing import size
-from reconciler.analysis.world import world_of
-from reconciler.api.manifests.bundle import Bundle, Claims
-from reconciler.api.manifests.inferred_nodes import InferredNodes, infer_nodes, supply_of
+from reconciler.api.manifests.bundle import Bundle
+from reconciler.api.manifests.inferred_nodes import infer_nodes
 from reconciler.api.objects.claims import DeviceClass
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ApiObject, ObjectKey
@@ -27,21 +27,11 @@ from reconciler.cli import contexts as several
 from reconciler.cli import output as printing
 from reconciler.cli.connection import Connection
 from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
-from reconciler.cli.input import read_files, read_valid
+from reconciler.cli.input import read_files
 from reconciler.cli.options import contexts_option, fleet_options
+from reconciler.cli.world import fleet_of_cluster
 from reconciler.errors import counted
-from reconciler.state.nominations import NOBODY, Nomination, Nominee, of_claim, own_of_all
-
-
-class Fleet(NamedTuple):
-    """The objects of one cluster, or of manifests."""
-
-    nodes: InferredNodes
-    objects: Sequence[ApiObject]
-    may_suppose: bool = False
-    """Whether nodes without a Node object count"""
-    held: tuple[Nomination, ...] = ()
-    """Room that is held for something"""
+from reconciler.state.nominations import NOBODY, Nominee, of_claim, own_of_all
 
 
 class Answer(NamedTuple):
@@ -83,14 +73,10 @@ class Question(NamedTuple):
         chosen = [_priced(one, self.costs) for one in self._shapes(fleet.nodes.nodes, slices)]
         _check_costs(self.costs, chosen)
         kept = [one for one in objects if not (isinstance(one, Pod) and one.key in gone)]
-        world = world_of(
-            progress.each("loading objects", kept),
-            self.rules,
-            supposed=fleet.nodes.supposed,
-            may_suppose=fleet.may_suppose,
-        )
         # Room that is held for a part of the demand is free for the demand.
-        cluster.hold_room((one for one in fleet.held if one.nominee not in own), world.store, world.nodes)
+        held = tuple(one for one in fleet.held if one.nominee not in own)
+        loading = progress.each("loading objects", kept)
+        world = fleet._replace(objects=loading, held=held).world(self.rules)
         result = size(items, chosen, world, steps=self.steps, progress=progress.stage)
         return Answer(result, {shape.name: shape for shape in chosen})
 
@@ -302,17 +288,13 @@ def _fleet(
         return _fleet_of_cluster(
             cluster.from_cluster(cluster.list_objects(cluster.KINDS, connection, volumes=True))
         )
-    claims = Claims(fleet, rules)  # also those made from the templates of pods
-    listed = [*supply_of(fleet), *fleet.of(Node), *map(claims.typed, claims.entries), *claims.pods]
-    return Fleet(infer_nodes(fleet.of(Node), fleet.of(ResourceSlice)), listed, may_suppose=True)
+    return fleet_in(fleet, rules)
 
 
 def _fleet_of_cluster(raws: Iterable[dict[str, Any]]) -> Fleet:
-    raws, held = cluster.split_held_room(raws)
-    cluster.note_held_room(held)
-    listed = list(read_valid(raws))
-    nodes = tuple(one for one in listed if isinstance(one, Node))
-    return Fleet(InferredNodes(nodes, (), None, ()), listed, held=held)
+    fleet = fleet_of_cluster(raws)
+    cluster.note_held_room(fleet.held)
+    return fleet
 
 
 def print_sizing(result: Sizing, out: TextIO) -> None:

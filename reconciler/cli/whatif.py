@@ -31,7 +31,6 @@ from reconciler.cli.options import fleet_options, namespace_of, namespace_option
 from reconciler.cli.rule_options import koordinator_semantics_option, policy_options
 from reconciler.errors import Rejected, counted
 from reconciler.state.nominations import Nomination
-from reconciler.state.trial import store_of
 
 MAX_COPIES = 10_000
 """The largest --count"""
@@ -104,13 +103,19 @@ def whatif(
         if first.refused or more.refused:
             raise NoAnswer("some objects of the first -f or of --add are invalid; fix them")
         fleet = _fleet(first, units, more, files, connection, progress)
-        store = store_of(progress.each("loading objects", fleet.objects), rules)
-        baseline = fleet.baseline(store, {"koordinator_semantics": koordinator_semantics})
+        world = fleet._replace(objects=progress.each("loading objects", fleet.objects)).world(rules)
         scenario = scenarios.Scenario(units, count, freed, frozenset(drained))
         if not units and not drained:
             raise NoAnswer(f"{files[0]} has no pending claim, no template and no pod")
         progress.stage("placing")
-        result = answer(scenario, baseline, steps=steps, policies=policies)
+        result = answer(
+            scenario,
+            world,
+            machines=fleet.machines,
+            options={"koordinator_semantics": koordinator_semantics},
+            steps=steps,
+            policies=policies,
+        )
     _print_result(result, units, output)
     exit_unless(result.fits)
 
@@ -126,7 +131,7 @@ def _fleet(
     """Read the fleet."""
     if not connection.named:
         fleet = fleet_of_manifests(first, read_files(files[1:], progress), more, units)
-        if not fleet.devices and not any(isinstance(one, ResourceSlice) for one in fleet.objects):
+        if not fleet.machines and not any(isinstance(one, ResourceSlice) for one in fleet.objects):
             raise click.UsageError(
                 "No ResourceSlice or Device was read: add --cluster, or more files with -f."
             )
@@ -144,7 +149,7 @@ def _fleet(
         found = replace(found, nodes=found.nodes[:-1], assumed=None)
     devices: list[ApiObject] = [*machines, *of_plugins(first), *of_plugins(more)]
     others = (one for one in listed if not isinstance(one, Node))
-    return Fleet(found, [*found.nodes, *others, *extra], last_of(devices), held)
+    return Fleet(found, [*found.described, *others, *extra], last_of(devices), held)
 
 
 def _listed(

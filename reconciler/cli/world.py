@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 from reconciler.aio.queue import Queue
 from reconciler.allocation.placement.order import queue_key
 from reconciler.allocation.policies.selection import PLAIN, Policies
-from reconciler.analysis.manifest_world import world_of_manifests
-from reconciler.analysis.world import Wanted, WantedGang, WantedPod, World, world_of
+from reconciler.analysis.manifest_world import Fleet, world_of_manifests
+from reconciler.analysis.world import Wanted, WantedGang, WantedPod, World
+from reconciler.api.manifests.inferred_nodes import InferredNodes
 from reconciler.api.objects.changes import Refused, Replaced
-from reconciler.api.objects.core import is_live
+from reconciler.api.objects.core import Node, is_live
 from reconciler.api.objects.gangs import GangKey, gang_of
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.semantics import Semantics
@@ -42,16 +43,15 @@ class Waiting(NamedTuple):
     """Without a question: whether it has its devices"""
 
 
-def world_of_cluster(raws: Iterable[dict[str, Any]], rules: Semantics) -> World:
-    """The state of a cluster, and the room that is held there. Prints invalid objects to standard error."""
+def fleet_of_cluster(raws: Iterable[dict[str, Any]]) -> Fleet:
+    """What is read of a cluster, with the held room. Prints invalid objects to standard error."""
     raws, held = cluster.split_held_room(raws)
     order = ("Namespace", "Node", "DeviceClass", "DeviceTaintRule", "ResourceSlice", "ResourceClaim")
     objects = sorted(
         read_valid(raws), key=lambda one: order.index(kind) if (kind := type(one).__name__) in order else 9
     )
-    world = world_of(objects, rules)
-    cluster.hold_room(held, world.store, world.nodes)
-    return world
+    nodes = tuple(one for one in objects if isinstance(one, Node))
+    return Fleet(InferredNodes(nodes, (), None, ()), objects, held=held, may_suppose=False)
 
 
 def read_world(
@@ -69,7 +69,7 @@ def read_world(
     raws = cluster.from_cluster(
         cluster.list_objects(cluster.KINDS, connection, volumes=True, budgets=budgets)
     )
-    return world_of_cluster(raws, rules)
+    return fleet_of_cluster(raws).world(rules)
 
 
 class Asking:

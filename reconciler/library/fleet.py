@@ -162,9 +162,15 @@ class Fleet:
         asked = _question(objects)
         units = units_in(asked, self._rules, of_plugins=True)
         fleet = fleet_of_manifests(asked, self._bundle, bundle(()), units)
-        baseline = fleet.baseline(store_of(fleet.objects, self._rules), _OPTIONS)
         question = scenario.Scenario(units, count, frozenset(map(ObjectKey.parse, without)), frozenset(drain))
-        found = answer(question, baseline, steps=steps, policies=_policies(policy, None, 0))
+        found = answer(
+            question,
+            fleet.world(self._rules),
+            machines=fleet.machines,
+            options=_OPTIONS,
+            steps=steps,
+            policies=_policies(policy, None, 0),
+        )
         refused = found.refused
         return results.WhatIf(
             found.fits,

@@ -9,9 +9,9 @@ import yaml
 from click.testing import CliRunner
 
 from reconciler.allocation.policies.demand import NO_DEMAND
+from reconciler.analysis.world import world_of
 from reconciler.api.manifests.bundle import Bundle, bundle
 from reconciler.api.manifests.documents import of_text
-from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.validation.served_kinds import CLAIM, POD
@@ -21,10 +21,7 @@ from reconciler.control.inputs import Answered, Outcome
 from reconciler.control.offline import Answer, decide
 from reconciler.operations.journal.replaying import Again, replay
 from reconciler.operations.serving.questions import WhatifEndpoint, WhatifOptions
-from reconciler.state.nodes.table import Nodes
 from reconciler.state.on_demand import NOT_LISTED
-from reconciler.state.pods.groups import PodGroups
-from reconciler.state.store import Store
 from tests.tools.placement_scenarios import Expected, Scenario
 from tests.tools.running_reconciler import Cluster, reconciling
 from tests.tools.shared_clusters import SLOW
@@ -161,13 +158,9 @@ async def asked_of_the_port(scenario: Scenario) -> Expected:
     """`POST /whatif`, about the picture of a cluster."""
     told: Expected = {}
     for unit, asked, world in _questions(scenario, scenario.expected):
-        store, nodes = Store(Semantics()), Nodes()
-        for one in world:
-            change = Changed(one["kind"], typed(one))
-            store.apply(change)
-            nodes.note(change)
+        state = world_of(map(typed, world), Semantics())
         ask = WhatifEndpoint(
-            store, nodes, PodGroups(), ready=lambda: True, policies=lambda: scenario.policies
+            state.store, state.nodes, state.groups, ready=lambda: True, policies=lambda: scenario.policies
         ).ask
         found = await ask(yaml.safe_dump_all(asked), WhatifOptions(1, frozenset(), frozenset()))
         told |= dict([_placed(unit, found)])

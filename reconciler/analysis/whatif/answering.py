@@ -12,7 +12,6 @@ from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.analysis.whatif.reading import moved_together
 from reconciler.analysis.whatif.scenario import (
     Answer,
-    Baseline,
     Gang,
     Limit,
     Lost,
@@ -28,10 +27,9 @@ from reconciler.analysis.whatif.simulation import (
     remaining_claims,
     units_of,
 )
-from reconciler.analysis.world import check_nodes, claim_like, pod_like, unallocated
-from reconciler.api.objects.changes import Removed
+from reconciler.analysis.world import World, claim_like, pod_like, remove_nodes, unallocated
 from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.core import Pod, is_live
+from reconciler.api.objects.core import Pod, claims_of, is_live
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.pinning import unpinned
 from reconciler.api.objects.plan import Reason
@@ -39,18 +37,23 @@ from reconciler.api.objects.similar_names import key_instead
 from reconciler.api.plugins import PLUGINS
 from reconciler.errors import Rejected
 from reconciler.state.nominations import Nominee, of_claim, own_of_all
+from reconciler.state.pods.device_shares import demand_of
+from reconciler.state.pods.placed import node_of
 from reconciler.state.store import Store
 from reconciler.state.trial import load
 
 MAX_COPIES = 1_000
 """Maximum copies if the scenario has no count"""
+NO_OPTIONS: Mapping[str, str] = {}
 NO_SEAT = "its gang has its minimum, and there is no place for this pod"
 
 
 def answer(
     scenario: Scenario,
-    baseline: Baseline,
+    world: World,
     *,
+    machines: Sequence[ApiObject] = (),
+    options: Mapping[str, str] = NO_OPTIONS,
     steps: int = STEPS,
     max_copies: int = MAX_COPIES,
     budget: Budget = UNLIMITED,
@@ -59,66 +62,68 @@ def answer(
     """Answer a scenario. Raises Rejected for unknown claims and nodes, Unfinished if `budget` interrupts.
 
     Lost claims are placed before the units, because they are older. Placed copies keep their devices.
+    `machines` are objects of plugins, such as devices, and `options` those of plugins. The world is of no
+    use afterwards: what the scenario leaves out is gone.
     """
-    held = _held(baseline)
-    _check(scenario, baseline.store, held)
-    store = baseline.store
+    store = world.store
+    every = _of_plugins(world, machines, filter(is_live, store.pods.values()), options)
+    held = {key: one for _, part in every for key, one in part.held.items()}
+    _check(scenario, store, held)
     allocated = {key: claim for key, claim in store.claims.items() if claim.allocation is not None}
-    freed = tuple(sorted(scenario.without))
     kept = [claim for key, claim in allocated.items() if key not in scenario.without]
     lost = lost_claims(scenario.drained, store.snapshot(), kept)
-    without = [key for key in freed if key in allocated]
-    load(store, (unallocated(allocated[key]) for key in (*without, *(claim.key for claim in lost))))
-    for name in scenario.drained:
-        store.apply(Removed("Node", ObjectKey("", name)))
-    gone_pods = list(_lost_pods(held, scenario, store.pods))
-    absent = {key for key in freed if key in held and key not in allocated}
-    stay = [one for one in baseline.others if one.key.name not in scenario.drained]
+    remove_nodes(scenario.drained, store, world.nodes)
+    freed = [allocated[key] for key in sorted(scenario.without) if key in allocated]
+    _free([*freed, *lost], world)
+    stay = [one for one in machines if one.key.name not in scenario.drained]
     holders = [
         store.pods[key]
         for key, one in held.items()
         if key not in scenario.without and one.node not in scenario.drained
     ]
-    devices = _of_plugins(baseline, stay, [*holders, *_asking(scenario)])
-    simulation = Simulation(baseline, devices, absent, steps, budget, policies, _own(scenario))
+    parts = _of_plugins(world, stay, [*holders, *_asking(scenario)], options)
     units = [
         replace(unit, held=tuple(remaining_claims(unit, store.claims))) for unit in units_of(lost, store.pods)
     ]
     gone: list[Lost] = []
-    for unit in moved_together(units, store, baseline.groups, scenario.drained):
-        gone += _lose(unit, simulation, allocated)
-    gone += [_lose_pod(pod, before, simulation) for pod, before in gone_pods]
-    copies = _Copies(simulation, max_copies)
-    limit = copies.place(scenario)
+    with replace(world, own=_own(scenario)).trial() as trial:
+        for key in scenario.without & held.keys() - allocated.keys():
+            trial.remove(key)
+        simulation = Simulation(trial, parts, steps, budget, policies)
+        for unit in moved_together(units, store, world.groups, scenario.drained):
+            gone += _lose(unit, simulation, allocated)
+        gone += [_lose_pod(pod, held[pod.key], simulation) for pod in _lost_pods(held, scenario, store.pods)]
+        copies = _Copies(simulation, max_copies)
+        limit = copies.place(scenario)
     return Answer(
-        freed, tuple(gone), copies.complete, scenario.count, limit, tuple(copies.placed), copies.refused,
-        tuple(copies.gangs),
+        tuple(sorted(scenario.without)), tuple(gone), copies.complete, scenario.count, limit,
+        tuple(copies.placed), copies.refused, tuple(copies.gangs),
     )  # fmt: skip
 
 
 def _of_plugins(
-    baseline: Baseline, objects: Iterable[ApiObject], pods: Iterable[Pod]
+    world: World, machines: Sequence[ApiObject], pods: Iterable[Pod], options: Mapping[str, str]
 ) -> list[tuple[Any, PodDevices]]:
-    """The devices of plugins among some objects, some of which these pods hold."""
-    if not baseline.others:
+    """The devices of plugins, some of which these pods hold."""
+    if not machines:
         return []
-    known = [*baseline.objects, *baseline.supposed, *objects]
-    found = ((plugin, plugin.offline(known, pods, baseline.options)) for plugin in PLUGINS)
+    known = [*world.nodes.known, *machines]
+    found = ((plugin, plugin.offline(known, pods, options)) for plugin in PLUGINS)
     return [(plugin, part) for plugin, part in found if part is not None]
 
 
-def _held(baseline: Baseline) -> dict[ObjectKey, HeldDevices]:
-    """The pods that hold devices of plugins, without those that do not say it in a readable way."""
-    pods = [pod for pod in baseline.store.pods.values() if is_live(pod)]
-    found: dict[ObjectKey, HeldDevices] = {}
-    for _, part in _of_plugins(baseline, baseline.others, pods):
-        found.update(part.held)
-    return found
+def _free(claims: Sequence[ResourceClaim], world: World) -> None:
+    """Count claims as not allocated, and their pods only where they are without these."""
+    store, freed = world.store, {claim.key for claim in claims}
+    load(store, map(unallocated, claims))
+    for pod in store.pods.values() if freed else ():
+        if not freed.isdisjoint(claims_of(pod)):
+            world.nodes.host(pod.key, pod, node_of(pod, store), demand_of(pod, store))
 
 
 def _lost_pods(
     held: Mapping[ObjectKey, HeldDevices], scenario: Scenario, pods: Mapping[ObjectKey, Pod]
-) -> Iterator[tuple[Pod, HeldDevices]]:
+) -> Iterator[Pod]:
     """The pods that lose their devices with a drained node, in the order in which they are placed again.
 
     They are as their controllers recreate them: without our pin to the node, except for a DaemonSet's pods.
@@ -127,7 +132,7 @@ def _lost_pods(
     for pod in sorted(lost, key=queue_key):
         if pod.key not in scenario.without:
             of_node = any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
-            yield pod if of_node else unpinned(pod, held[pod.key].node), held[pod.key]
+            yield pod if of_node else unpinned(pod, held[pod.key].node)
 
 
 def _own(scenario: Scenario) -> frozenset[Nominee]:
@@ -156,7 +161,6 @@ def _check(scenario: Scenario, store: Store, held: Mapping[ObjectKey, HeldDevice
             )
         if claim.allocation is None:
             raise Rejected(f"claim {key} holds no devices, so removing it frees nothing")
-    check_nodes(scenario.drained, store)
 
 
 def _lose(

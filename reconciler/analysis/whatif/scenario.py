@@ -4,15 +4,14 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.core import Node, Pod
+from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GangKey, GangRules, Tier
-from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
-from reconciler.state.pods.groups import NoRules, PodGroups
+from reconciler.api.objects.meta import DeviceID, ObjectKey
+from reconciler.state.pods.groups import NoRules
 from reconciler.state.pods.placed import Placed as Members
-from reconciler.state.store import Store
 
 
 class Unit(Struct, frozen=True):
@@ -62,24 +61,6 @@ class Scenario(Struct, frozen=True):
     """Claims that are assumed to hold no devices, and pods with devices of plugins, assumed to be gone"""
     drained: frozenset[str] = frozenset()
     """Nodes that are assumed to be removed with their devices"""
-
-
-class Baseline(Struct, frozen=True, eq=False):
-    """The state before the scenario. The answer changes the store, so use it only once."""
-
-    store: Store
-    objects: tuple[ApiObject, ...]
-    """Nodes, Namespaces, and storage objects for volumes: the store does not keep all of their fields"""
-    supposed: tuple[Node, ...] = ()
-    """Nodes in the store without a Node object: named only by slices, or assumed"""
-    others: tuple[ApiObject, ...] = ()
-    """Objects of plugins, such as devices"""
-    options: Mapping[str, str] = field(default_factory=dict)
-    """Options of plugins"""
-    volumes: bool = True
-    """Whether the volumes of pods are considered"""
-    groups: PodGroups = field(default_factory=PodGroups)
-    """PodGroups of pods that exist"""
 
 
 DeviceChoice = tuple[ObjectKey, str, DeviceID]

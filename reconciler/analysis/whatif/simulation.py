@@ -1,6 +1,6 @@
 """Allocates and frees units one after another on a separate store, as the reconciler would."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from reconciler.allocation.dra.budget import Budget
@@ -10,9 +10,8 @@ from reconciler.allocation.placement.order import queue_key
 from reconciler.allocation.placement.placing import Placement
 from reconciler.allocation.pod_devices import PodDevices, PodRefusal
 from reconciler.allocation.policies.selection import Policies
-from reconciler.analysis.whatif.scenario import Baseline, Gang, Placed, PlacedGang, Refused, Unit
+from reconciler.analysis.whatif.scenario import Gang, Placed, PlacedGang, Refused, Unit
 from reconciler.analysis.world import Fit, NoFit, Sharing, WantedPod, attempt, unallocated
-from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import Allocation, ResourceClaim
 from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.meta import DeviceID, ObjectKey
@@ -20,11 +19,8 @@ from reconciler.api.objects.plan import Plan, Reason
 from reconciler.api.objects.selectors import NodeSelector
 from reconciler.errors import Rejected
 from reconciler.state.devices.snapshot import Snapshot
-from reconciler.state.nodes.table import Nodes
-from reconciler.state.nominations import NOBODY, Nominee
 from reconciler.state.pods.device_shares import demand_of
 from reconciler.state.pods.groups import INCOMPLETE
-from reconciler.state.pods.placed import node_of
 from reconciler.state.trial import Trial
 
 
@@ -112,34 +108,18 @@ class Simulation:
 
     def __init__(
         self,
-        baseline: Baseline,
+        trial: Trial,
         devices: Sequence[tuple[Any, PodDevices]],
-        absent: Collection[ObjectKey],
         steps: int,
         budget: Budget,
         policies: Policies,
-        own: frozenset[Nominee] = NOBODY,
     ) -> None:
-        """`devices` are those of plugins, beside their plugin; `absent` are pods that use no resources
-        of their nodes. What is nominated for others than `own` is held.
-        """
-        self._devices = devices
-        self._absent = absent
-        nodes = Nodes(volumes=baseline.volumes)
-        for known in baseline.objects:
-            nodes.note(Changed(type(known).__name__, known))
-        for node in baseline.supposed:
-            nodes.suppose(node)
-        for one in baseline.store.nominations:
-            nodes.nominated.hold(one)
-        self._trial = Trial(baseline.store, nodes, supposed=True, own=own)
-        self._placement = Placement(nodes, supposed=True)
-        self._charged = False
+        """`devices` are those of plugins, beside their plugin."""
+        self._trial, self._devices = trial, devices
+        self._placement = Placement(trial.nodes, supposed=trial.supposed)
         self._expected: dict[ObjectKey, str] = {}
         """The node of each pod that was placed with another that shares its claims"""
-        self._steps = steps
-        self._budget = budget
-        self._policies = policies
+        self._steps, self._budget, self._policies = steps, budget, policies
 
     def place(self, unit: Unit, copy: int, others: Sequence[Unit] = ()) -> Placed | Refused:
         """Place a unit. `others` have no place yet; those that share its claims must fit, too."""
@@ -156,7 +136,6 @@ class Simulation:
         if len(gang.members) < gang.least:
             why = f"{len(gang.members)} of {gang.least} pods exist"
             return Refused(gang.name, copy, INCOMPLETE, why)
-        self._charge()
         pods = [(unit, unit.pod) for unit in gang.members if unit.pod is not None]
         members = tuple(Member(pod, unit.claims, unit.held) for unit, pod in pods)
         tree = AskedGroup.of(gang.rules, members, gang.placed) if gang.rules is not None else None
@@ -188,10 +167,8 @@ class Simulation:
             if unit.pod is not None and plugin.requests(unit.pod):
                 return self._place_device_pod(unit, unit.pod, part, copy, leaves=leaves)
         todo = tuple(claim for claim in unit.claims if self._plan(claim) is None)
-        if unit.pod is not None:
-            self._charge()
-            if not todo:
-                self._budget.spend()
+        if unit.pod is not None and not todo:
+            self._budget.spend()
         found = attempt(
             WantedPod(todo, unit.pod, (*held, *self._allocated(unit.claims)), self._sharing(todo, others)),
             self._trial,
@@ -260,7 +237,6 @@ class Simulation:
     ) -> Placed | Refused:
         """Place a pod that requests devices of a plugin."""
         self._budget.spend()
-        self._charge()
         snapshot = self._trial.snapshot
         try:
             choose = self._placement.before_binding if leaves else self._placement.for_pod
@@ -278,18 +254,6 @@ class Simulation:
         self._trial.nodes.host(pod.key, pod, found.node, demand_of(pod, self._trial.store))
         devices = tuple((pod.key, kind, device) for kind, device in found.held.devices)
         return Placed(unit.name, copy, found.node, devices)
-
-    def _charge(self) -> None:
-        """Charge the nodes for the existing pods, once a unit has a pod: there may be thousands."""
-        if self._charged:
-            return
-        self._charged = True
-        store, nodes = self._trial.store, self._trial.nodes
-        for pod in store.pods.values():
-            self._budget.spend()
-            if pod.key not in self._absent:
-                nodes.residents.nominate(pod.key, pod if not pod.spec.node_name else None)
-                nodes.host(pod.key, pod, node_of(pod, store), demand_of(pod, store))
 
 
 def _seat(unit: str, copy: int, seat: Seat) -> Placed:

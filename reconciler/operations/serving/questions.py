@@ -6,14 +6,13 @@ and `drain`. An answer is JSON, also if something does not fit. Slices in the bo
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
 from typing import Any
 
 from aiohttp import web
 from msgspec import Struct
-from msgspec.structs import replace
 
 from reconciler.aio.tasks import Closed, ShouldContinue, WorkerThread, postponed
 from reconciler.allocation.dra.budget import Budget, Unfinished, WhileWanted
@@ -23,10 +22,12 @@ from reconciler.analysis.fitting.question import as_json as fit_as_json
 from reconciler.analysis.fitting.question import question_in
 from reconciler.analysis.whatif.answering import answer as answer_whatif
 from reconciler.analysis.whatif.reading import units_in
-from reconciler.analysis.whatif.scenario import Baseline, Scenario
+from reconciler.analysis.whatif.scenario import Scenario
 from reconciler.analysis.whatif.scenario import as_json as whatif_as_json
+from reconciler.analysis.world import World
 from reconciler.api.manifests.bundle import Bundle, bundle, storage_of
 from reconciler.api.manifests.documents import of_text
+from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Namespace, Node
 from reconciler.api.objects.meta import ApiObject, ObjectKey
@@ -248,18 +249,14 @@ class WhatifEndpoint(Endpoint):
         """The answer. Raises Busy; Rejected for an invalid question."""
         self._require_free()
         self._require_storage(text)
-        known, volumes = self._nodes.known, self._nodes.volumes
-        baseline = Baseline(
-            self._store,  # the thread takes a fork of it
-            (*known, *self._nodes.residents.namespaces.known, *volumes.objects.known),
-            volumes=volumes.considered,
-            groups=self._groups.fork(),
-        )
-        supply = *known, *self._store.supply.slices, *self._store.supply.taint_rules
-        fork = Forked.fork_of(self._store)
-        return await self._answered(
-            partial(_answer_whatif, text, options, fork, supply, baseline, self._policies())
-        )
+        supply = self._store.supply.slices, self._store.supply.taint_rules
+        fork, nodes, groups = Forked.fork_of(self._store), self._nodes.fork(), self._groups.fork()
+        try:
+            return await self._answered(
+                partial(_answer_whatif, text, options, fork, nodes, groups, supply, self._policies())
+            )
+        finally:
+            self._nodes.on_demand.want(nodes.on_demand.wanted)  # as for `FitEndpoint`
 
     def _require_storage(self, text: str) -> None:
         """Let storage objects be listed for a question with volumes. Raises Busy until they are."""
@@ -276,8 +273,9 @@ def _answer_whatif(
     text: str,
     options: WhatifOptions,
     fork: Fork,
-    supply: Sequence[ApiObject],
-    baseline: Baseline,
+    nodes: Nodes,
+    groups: PodGroups,
+    supply: tuple[Iterable[ApiObject], ...],
     policies: Policies,
     wanted: ShouldContinue,
 ) -> dict[str, Any]:
@@ -291,20 +289,19 @@ def _answer_whatif(
     added = tuple(_added(manifests))
     if any(isinstance(thing, ResourceSlice) for thing in added):  # other devices need another fleet
         store = Store(fork.snapshot.rules)
-        known = fork.snapshot.classes.values(), supply, fork.pods.values(), fork.claims().values()
-        added = (*chain.from_iterable(known), *added)
-        for one in fork.nominations:
-            store.nominate(one)
+        known = nodes.known, fork.snapshot.classes.values(), *supply, fork.pods.values()
+        added = (*chain.from_iterable(known), *fork.claims().values(), *added)
+        for nomination in fork.nominations:
+            store.nominate(nomination)
     else:
         store = fork.store()
     load(store, _counted(added, budget))
-    more = (*manifests.of(Node), *manifests.of(Namespace), *storage_of(manifests))
+    for one in (*manifests.of(Node), *manifests.of(Namespace), *storage_of(manifests)):
+        nodes.note(Changed(type(one).__name__, one))
     scenario = Scenario(units, options.count, options.without, options.drained)
-    baseline = replace(baseline, store=store, objects=(*baseline.objects, *more))
+    world = World(store, nodes, groups, supposed=True)
     return whatif_as_json(
-        answer_whatif(
-            scenario, baseline, steps=STEPS, max_copies=MAX_COPIES, budget=budget, policies=policies
-        )
+        answer_whatif(scenario, world, steps=STEPS, max_copies=MAX_COPIES, budget=budget, policies=policies)
     )
 
 

@@ -10,18 +10,17 @@ from hypothesis import strategies as st
 from reconciler.allocation.dra.budget import StepLimit, Unfinished
 from reconciler.analysis.whatif.answering import answer
 from reconciler.analysis.whatif.reading import MAX_UNITS, units_in
-from reconciler.analysis.whatif.scenario import Answer, Baseline, Limit, Lost, Placed, Refused, Scenario
+from reconciler.analysis.whatif.scenario import Answer, Limit, Lost, Placed, Refused, Scenario
+from reconciler.analysis.world import World, world_of
 from reconciler.api.manifests.bundle import Bundle, bundle
 from reconciler.api.manifests.documents import Document, Origin
-from reconciler.api.objects.changes import Changed, Removed
-from reconciler.api.objects.core import Node
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import Semantics
+from reconciler.api.versions.reading import read as read_object
 from reconciler.control.offline import decide as decide_offline
 from reconciler.errors import Malformed, Rejected
-from reconciler.state.store import Store
-from tests.tools.builders import Object, gpu_slice, store, typed
+from tests.tools.builders import Object, gpu_slice
 from tests.tools.examples import examples
 from tests.tools.small_fleet import claim, device_class, held, node, pod, template
 
@@ -47,14 +46,8 @@ def ask(world: list[Object], *asked: Object, **options: object) -> Answer:
     return answer(scenario, base(world))
 
 
-def base(world: list[Object]) -> Baseline:
-    picture = store(*[raw for raw in world if raw["kind"] != "Pod"])
-    for raw in world:
-        if raw["kind"] == "Pod":
-            (entry,) = read(raw).entries["Pod"].values()
-            picture.apply(Changed("Pod", entry.object))
-    nodes = [typed(raw) for raw in world if raw["kind"] == "Node"]
-    return Baseline(picture, tuple(one for one in nodes if isinstance(one, Node)))
+def base(world: list[Object]) -> World:
+    return world_of(map(read_object, world), Semantics(), may_suppose=True)
 
 
 def fleet(**counts: int) -> list[Object]:
@@ -195,15 +188,6 @@ def test_it_is_as_if_it_were_so(
         name: on for name, on in granted.items() if not name.startswith("z-")
     }
     assert set(told) == {one["metadata"]["name"] for one in moved}
-
-
-def test_the_store_in_earnest_is_not_needed_again():
-    """It is used up, as it says; whoever asks twice gives a picture each time."""
-    own = base(fleet(a=1))
-    answer(Scenario(units_in(read(claim("c")), Semantics())), own)
-    assert isinstance(own.store, Store)
-    assert own.store.snapshot().occupancy.held.any()
-    own.store.apply(Removed("Node", ObjectKey("", "a")))
 
 
 def test_lost_claims_say_what_they_hold():

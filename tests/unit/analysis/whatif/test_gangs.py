@@ -7,17 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.analysis.whatif.answering import answer
-from reconciler.analysis.whatif.reading import groups_of, units_in
-from reconciler.analysis.whatif.scenario import Answer, Baseline, Limit, Placed, Refused, Scenario
+from reconciler.analysis.whatif.reading import units_in
+from reconciler.analysis.whatif.scenario import Answer, Limit, Placed, Refused, Scenario
+from reconciler.analysis.world import world_of
 from reconciler.api.manifests.bundle import bundle
 from reconciler.api.manifests.documents import Document, Origin
-from reconciler.api.objects.core import Node
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.semantics import Semantics, with_gates
 from reconciler.api.versions.reading import read
 from reconciler.errors import Rejected
-from reconciler.state.trial import store_of
 from tests.tools.examples import examples
 from tests.tools.gangs import annotated, coscheduling_group, grouped, labelled, pod_group
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, held, node, pod, template
@@ -260,7 +259,5 @@ def racks(**racks: tuple[str, int]) -> list[Object]:
 def ask(world: list[Object], *asked: Object, rules: Semantics = RULES, **options: object) -> Answer:
     """Ask for the objects `asked`, with the options of a `Scenario`."""
     units = units_in(bundle([Document(Origin("test"), raw) for raw in asked]), rules, of_plugins=True)
-    objects = [read(raw) for raw in world]
-    nodes = tuple(one for one in objects if isinstance(one, Node))
-    base = Baseline(store_of(objects, rules), nodes, groups=groups_of(objects, rules))
+    base = world_of(map(read, world), rules, may_suppose=True)
     return answer(Scenario(units, **options), base)  # type: ignore[arg-type]
