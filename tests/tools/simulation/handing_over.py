@@ -315,11 +315,12 @@ class HandingOver:
         )
 
 
+@tidy()
 def run(seed: int) -> Outcome:
     """Play a schedule."""
     loop = SimulationLoop()
     count: Counter[str] = Counter()
-    with tidy(), quiet(seed, count, None) as errors, asyncio.Runner(loop_factory=lambda: loop) as runner:
+    with quiet(seed, count, None) as errors, asyncio.Runner(loop_factory=lambda: loop) as runner:
         played = HandingOver(seed, loop)
         runner.run(played.play())
     return Outcome(seed, (*played.findings, *errors), played.count, loop.true_time, Counter())

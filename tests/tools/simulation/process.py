@@ -18,7 +18,10 @@ Say = Callable[[str], None]
 
 @contextmanager
 def tidy() -> Iterator[None]:
-    """Circular garbage is collected once, at the end: to look for it all the time is a sixth of the work."""
+    """Circular garbage is collected once, at the end: to look for it all the time is a sixth of the work.
+
+    A decorator: what its function refers to is garbage only after the function has returned.
+    """
     gc.disable()
     try:
         yield

@@ -71,6 +71,7 @@ class Outcome:
     """Where the tasks of a replica that was killed were waiting: each place, how often"""
 
 
+@tidy()
 def run(
     seed: int,
     *,
@@ -91,7 +92,7 @@ def run(
     """
     loop = SimulationLoop(sockets=sockets)
     count: Counter[str] = Counter()
-    with tidy(), quiet(seed, count, say) as errors, asyncio.Runner(loop_factory=lambda: loop) as runner:
+    with quiet(seed, count, say) as errors, asyncio.Runner(loop_factory=lambda: loop) as runner:
         schedule = Schedule(
             seed,
             loop,
