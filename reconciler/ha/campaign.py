@@ -143,6 +143,9 @@ JITTER = 0.2
 """Random extension of a pause, as a fraction, so that candidates do not bid together"""
 STANDBY = 0.5
 """Pauses of a standby, in those of a leader: a Lease that was released is taken within about a second"""
+SHARP, SHARP_FROM, SHARP_TO = 0.05, 0.95, 1.25
+"""Pauses of a standby around the time at which the next renewal is due, and from when to when after the last
+one: a standby waits from when it saw a renewal, so what it sees late is time without a leader"""
 MOST_LOGGED = 10
 """Maximum number of Leases, and of doubts about them, that are logged at a time"""
 RELEASES = 3
@@ -304,7 +307,10 @@ class Campaign:
         now, elector = self._clock(), self._elector
         pause = elector.terms.retry
         if not elector.holds(now):
-            return pause * STANDBY * (1 + JITTER * self._random())
+            usual, age = pause * STANDBY * (1 + JITTER * self._random()), elector.unchanged_for(now)
+            if age >= pause * SHARP_TO:
+                return usual
+            return min(usual, max(pause * SHARP_FROM - age, pause * SHARP))
         left = elector.clear_at - now
         return min(pause, left) if left > 0 else pause
 

@@ -3,7 +3,7 @@ passes times.
 """
 
 from collections.abc import Iterable, Mapping
-from math import isfinite
+from math import inf, isfinite
 from typing import Any
 
 from msgspec import Struct
@@ -233,6 +233,11 @@ class Elector:
         if seen is None or not seen.record.holder:
             return 0.0
         return max(seen.at + seen.record.lease * self.terms.skew - now, 0.0)
+
+    def unchanged_for(self, now: float) -> float:
+        """Seconds since the Lease was first seen as it is; infinite if there is none."""
+        seen = self._seen.get(self.shard.lease)
+        return now - seen.at if seen is not None else inf
 
     def rivals(self, now: float) -> list[Record]:
         """Live Leases of other shards that overlap with ours."""

@@ -119,7 +119,7 @@ async def until_the_other_decides(end: str, after: float, **flags: Any) -> float
 
 @pytest.mark.parametrize("after", [0.0, 0.3, 0.7, 1.1, 1.6])
 async def test_a_killed_leader_is_followed_in_time(after: float):
-    assert await until_the_other_decides("kill", after) < 26.5
+    assert await until_the_other_decides("kill", after) < 25.7
     assert await until_the_other_decides("kill", after, lease_seconds=5.0) < 8
 
 
