@@ -9,21 +9,11 @@ from datetime import datetime
 from typing import Any
 
 from reconciler.api.objects.claims import MAX_ALLOCATED_CONFIGS
+from reconciler.api.validation import devices as of_devices
 from reconciler.api.validation import fields
 from reconciler.api.validation.bodies import encode, same
-from reconciler.api.validation.devices import (
-    MAX_COST,
-    MAX_COUNTER_SETS,
-    check_binding_conditions,
-    check_expression,
-    check_node_selector,
-    check_selectors,
-    check_skipped_operations,
-    check_tolerations,
-    default_tolerations,
-    too_complex,
-)
 from reconciler.api.validation.kinds import Object, Refuses, Review
+from reconciler.api.versions.shapes import mapping, objects
 
 MAX_REQUESTS = 32
 MAX_ALTERNATIVES = 8
@@ -70,8 +60,8 @@ def check_derived(devices: fields.Field, refuses: Refuses) -> None:
         cost += _derived(request["exactly"], used, ("", name), refuses)
         for one in request["firstAvailable"].items():
             cost += _derived(one, used, ("", name, f"{name}/{one['name'].text()}"), refuses)
-    if cost > MAX_COST:
-        devices.forbidden(f"all derived attributes together: {too_complex(cost)}")
+    if cost > of_devices.MAX_COST:
+        devices.forbidden(f"all derived attributes together: {of_devices.too_complex(cost)}")
 
 
 def request_names(devices: fields.Field) -> set[str]:
@@ -100,13 +90,18 @@ def check_opaque(opaque: fields.Field) -> None:
         opaque.required()
         return
     fields.driver_name(opaque["driver"])
-    parameters = opaque["parameters"]
-    if not parameters.present:
-        parameters.required()
-    elif not isinstance(parameters.value, dict):
-        parameters.invalid("must be an object")
-    elif len(encode(parameters.value)) > MAX_PARAMETERS:
-        parameters.too_long(MAX_PARAMETERS)
+    if not opaque["parameters"].present:
+        opaque["parameters"].required()
+    else:
+        _check_object(opaque["parameters"], MAX_PARAMETERS)
+
+
+def _check_object(content: fields.Field, most: int) -> None:
+    """Check what only a driver reads: an object of so many bytes."""
+    if not isinstance(content.value, dict):
+        content.invalid("must be an object")
+    elif len(encode(content.value)) > most:
+        content.too_long(most)
 
 
 def _request(request: fields.Field, refuses: Refuses) -> None:
@@ -123,7 +118,7 @@ def _request(request: fields.Field, refuses: Refuses) -> None:
 def _wants(request: fields.Field, refuses: Refuses) -> None:
     """CLM-2: rules for `exactly` and for each alternative."""
     fields.dns_subdomain(request["deviceClassName"])
-    check_selectors(request["selectors"], refuses.selector)
+    of_devices.check_selectors(request["selectors"], refuses.selector)
     mode, count = request["allocationMode"], request["count"]
     if mode.text() == "ExactCount":
         if count.integer() <= 0:
@@ -133,7 +128,7 @@ def _wants(request: fields.Field, refuses: Refuses) -> None:
             count.invalid("must not be specified when allocationMode is 'All'")
     else:
         mode.unsupported(("ExactCount", "All"))
-    check_tolerations(request["tolerations"])
+    of_devices.check_tolerations(request["tolerations"])
     for _, amount in request["capacity"]["requests"].entries():
         fields.quantity(amount)
 
@@ -159,28 +154,22 @@ def _derived(
             name.unique(seen)
             if not any((name.text(), one) in used for one in names):
                 name.invalid(UNUSED)
-        cost += check_expression(attribute["expression"], refuses.derived)
+        cost += of_devices.check_expression(attribute["expression"], refuses.derived)
     return cost
 
 
 def default_devices(devices: object) -> None:
     """CLM-8, for `exactly` and every alternative."""
-    if not isinstance(devices, dict) or not isinstance(devices.get("requests"), list):
-        return
-    for request in devices["requests"]:
-        if not isinstance(request, dict):
-            continue
-        alternatives = request.get("firstAvailable")
-        for wants in [request.get("exactly"), *(alternatives if isinstance(alternatives, list) else ())]:
-            if isinstance(wants, dict):
-                _default_wants(wants)
+    for request in objects(mapping(devices).get("requests")):
+        for wants in objects([request.get("exactly")]) + objects(request.get("firstAvailable")):
+            _default_wants(wants)
 
 
 def _default_wants(wants: Object) -> None:
     wants["allocationMode"] = wants.get("allocationMode") or "ExactCount"
     if wants["allocationMode"] == "ExactCount" and not wants.get("count"):
         wants["count"] = 1
-    default_tolerations(wants.get("tolerations"))
+    of_devices.default_tolerations(wants.get("tolerations"))
     if isinstance(wants.get("capacity"), dict):
         fields.canonical_values(wants["capacity"].get("requests"))
 
@@ -201,14 +190,11 @@ def default_status(status: object) -> None:
     """Canonical amounts, no empty lists, and no entries for devices that are not allocated (ST-6)."""
     if not isinstance(status, dict):
         return
-    results = _results(status)
-    for result in results:
+    for result in _results(status):
         fields.canonical_values(result.get("consumedCapacity"))
-        drawn = result.get("consumedCounters")
-        for of_set in drawn if isinstance(drawn, list) else ():
-            fields.canonical_values(of_set.get("counters") if isinstance(of_set, dict) else None)
-    devices = status.get("devices")
-    if isinstance(devices, list) and not status.get("allocation"):
+        for of_set in objects(result.get("consumedCounters")):
+            fields.canonical_values(of_set.get("counters"))
+    if isinstance(status.get("devices"), list) and not status.get("allocation"):
         status["devices"] = []
     for key in ("reservedFor", "devices"):
         if status.get(key) == []:
@@ -229,10 +215,7 @@ def check_status(root: fields.Field, review: Review) -> None:
 
 
 def _results(status: Object) -> list[Object]:
-    allocation = status.get("allocation")
-    devices = allocation.get("devices") if isinstance(allocation, dict) else None
-    results = devices.get("results") if isinstance(devices, dict) else None
-    return [result for result in results if isinstance(result, dict)] if isinstance(results, list) else []
+    return objects(mapping(mapping(status.get("allocation")).get("devices")).get("results"))
 
 
 def _plain(value: Any) -> Any:
@@ -274,7 +257,7 @@ def _allocation(allocation: fields.Field, claimed: fields.Field) -> None:
         check_references(config["requests"], known)
         check_opaque(config["opaque"])
     if allocation["nodeSelector"].present:
-        check_node_selector(allocation["nodeSelector"])
+        of_devices.check_node_selector(allocation["nodeSelector"])
     fields.time(allocation["allocationTimestamp"])
 
 
@@ -285,18 +268,17 @@ def _result(result: fields.Field, known: set[str]) -> None:
     fields.pool_name(result["pool"])
     fields.dns_label(result["device"])
     result["adminAccess"].flag()
-    check_tolerations(result["tolerations"])
-    check_binding_conditions(result)
-    check_skipped_operations(result["skipNodeOperations"])
+    of_devices.check_tolerations(result["tolerations"])
+    of_devices.check_binding_conditions(result)
+    of_devices.check_skipped_operations(result["skipNodeOperations"])
     if result["shareID"].present and not _UUID.fullmatch(result["shareID"].text()):
         result["shareID"].invalid("must be a lower-case UUID")
     for _, amount in result["consumedCapacity"].entries():
         fields.quantity(amount)
-    result["consumedCounters"].at_most(MAX_COUNTER_SETS)
+    result["consumedCounters"].at_most(of_devices.MAX_COUNTER_SETS)
     for drawn in result["consumedCounters"].items():
         fields.dns_label(drawn["counterSet"])
-        for name, amount in drawn["counters"].entries():
-            fields.dns_label(fields.Field(name, amount.path, amount.causes))
+        for amount in fields.labelled(drawn["counters"]):
             fields.quantity(amount)
 
 
@@ -323,18 +305,13 @@ def _device_statuses(status: fields.Field) -> None:
         entry["conditions"].at_most(MAX_CONDITIONS)
         for condition in entry["conditions"].items():
             condition["type"].text()
-        data = entry["data"]
-        if data.present and not isinstance(data.value, dict):
-            data.invalid("must be an object")
-        elif data.present and len(encode(data.value)) > MAX_DATA:
-            data.too_long(MAX_DATA)
+        if entry["data"].present:
+            _check_object(entry["data"], MAX_DATA)
 
 
 def default_claim(obj: Object, _now: datetime) -> None:
     """Set the defaults of a claim. A claim always has a status, empty at first."""
-    spec = obj.get("spec")
-    if isinstance(spec, dict):
-        default_devices(spec.get("devices"))
+    default_devices(mapping(obj.get("spec")).get("devices"))
     default_status(obj.setdefault("status", {}))
 
 
@@ -351,10 +328,7 @@ def check_claim(root: fields.Field, review: Review) -> None:
 
 def default_template(obj: Object, _now: datetime) -> None:
     """Set the defaults of the claim in a template."""
-    spec = obj.get("spec")
-    inner = spec.get("spec") if isinstance(spec, dict) else None
-    if isinstance(inner, dict):
-        default_devices(inner.get("devices"))
+    default_devices(mapping(mapping(obj.get("spec")).get("spec")).get("devices"))
 
 
 def check_template(root: fields.Field, review: Review) -> None:
@@ -371,7 +345,7 @@ def check_class(root: fields.Field, review: Review) -> None:
     spec = root["spec"]
     before = fields.Field(review.old)["spec"]["selectors"]
     kept = review.old is not None and same(before.value, spec["selectors"].value)
-    check_selectors(spec["selectors"], Refuses().selector if kept else review.refuses.selector)
+    of_devices.check_selectors(spec["selectors"], Refuses().selector if kept else review.refuses.selector)
     spec["config"].at_most(MAX_CONFIGS)
     for config in spec["config"].items():
         check_opaque(config["opaque"])

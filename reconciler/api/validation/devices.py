@@ -3,7 +3,7 @@
 Also tolerations and DeviceTaintRules (CLM-5, TNT-7).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import datetime
 from itertools import pairwise
 
@@ -11,6 +11,7 @@ from reconciler.api.objects.quantity import ZERO, Quantity
 from reconciler.api.objects.semver import STRICT
 from reconciler.api.validation import fields
 from reconciler.api.validation.kinds import Judged, Object, Review
+from reconciler.api.versions.shapes import mapping, objects
 
 _OPERATORS = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
 
@@ -83,16 +84,14 @@ def check_tolerations(tolerations: fields.Field) -> None:
 
 def default_taints(taints: object, now: datetime) -> None:
     """Set timeAdded of a taint to now by default."""
-    for taint in taints if isinstance(taints, list) else ():
-        if isinstance(taint, dict):
-            taint.setdefault("timeAdded", fields.timestamp(now))
+    for taint in objects(taints):
+        taint.setdefault("timeAdded", fields.timestamp(now))
 
 
 def default_tolerations(tolerations: object) -> None:
     """Set the default operator of tolerations: Equal."""
-    for toleration in tolerations if isinstance(tolerations, Iterable) else ():
-        if isinstance(toleration, dict) and not toleration.get("operator"):
-            toleration["operator"] = "Equal"
+    for toleration in objects(tolerations):
+        toleration["operator"] = toleration.get("operator") or "Equal"
 
 
 MAX_SELECTORS = 32
@@ -145,9 +144,7 @@ def too_complex(cost: int) -> str:
 
 def default_rule(rule: Object, now: datetime) -> None:
     """Set the defaults of a DeviceTaintRule."""
-    spec = rule.get("spec")
-    if isinstance(spec, dict):
-        default_taints([spec.get("taint")], now)
+    default_taints([mapping(rule.get("spec")).get("taint")], now)
 
 
 def check_rule(root: fields.Field, review: Review) -> None:
@@ -354,8 +351,7 @@ def _draws(draws: fields.Field) -> None:
         if not draw["counters"].entries():
             draw["counters"].required()
         draw["counters"].at_most(MAX_COUNTERS)
-        for name, counter in draw["counters"].entries():
-            fields.dns_label(fields.Field(name, counter.path, counter.causes))
+        for counter in fields.labelled(draw["counters"]):
             fields.quantity(counter["value"])
             if counter["valueFrom"].present:
                 _source(counter)

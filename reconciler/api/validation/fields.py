@@ -226,6 +226,13 @@ def named(entries: Field, most: int | None = None) -> Iterator[Field]:
         yield entry
 
 
+def labelled(entries: Field) -> Iterator[Field]:
+    """The values of a map whose keys are DNS labels."""
+    for name, value in entries.entries():
+        dns_label(Field(name, value.path, value.causes))
+        yield value
+
+
 def driver_name(field: Field) -> None:
     """V-2: checked in lower case, stored as written."""
     text = field.text()

@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from reconciler.api.objects.claims import INLINE
 from reconciler.api.validation.bodies import bad_request
 from reconciler.api.validation.fields import Cause, Field
+from reconciler.api.versions.shapes import Json, each, inside
 
 Schema = Mapping[str, Any]
 
@@ -105,7 +106,7 @@ def _ordered(items: list[Any], order: Any, key: Any) -> list[Any]:
     return sorted(items, key=lambda item: place.get(repr(key(item)), len(place)))
 
 
-Object = dict[str, Any]
+Object = Json
 """One API object as plain JSON, without `kind` and `apiVersion`: these depend on the served version."""
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
@@ -273,26 +274,6 @@ _EVENT_NAMES = {
 }
 
 
-def _at(obj: Object, path: tuple[str, ...], change: Callable[[Object], Object]) -> Object:
-    """A copy of `obj` with the object at `path` changed; `obj` itself if the path does not exist."""
-    if not path:
-        return change(obj)
-    inner = obj.get(path[0])
-    return {**obj, path[0]: _at(inner, path[1:], change)} if isinstance(inner, dict) else obj
-
-
-def _each(key: str, change: Callable[[Object], Object]) -> Callable[[Object], Object]:
-    """Change every object in the list at `key`."""
-
-    def changed(holder: Object) -> Object:
-        items = holder.get(key)
-        if not isinstance(items, list):
-            return holder
-        return {**holder, key: [change(item) if isinstance(item, dict) else item for item in items]}
-
-    return changed
-
-
 def _request_up(request: Object) -> Object:
     """VER-3: any inline field becomes `exactly`."""
     inline = {key: request[key] for key in INLINE if request.get(key) is not None}
@@ -332,20 +313,16 @@ def _renamed(names: dict[str, str]) -> Callable[[Object], Object]:
     return lambda obj: {names.get(key, key): value for key, value in obj.items()}
 
 
-def _inside(path: tuple[str, ...], change: Callable[[Object], Object]) -> Callable[[Object], Object]:
-    return lambda obj: _at(obj, path, change)
-
-
 CLAIM_V1BETA1 = Conversion(
-    _inside(("spec", "devices"), _each("requests", _request_up)),
-    _inside(("spec", "devices"), _each("requests", _request_down)),
+    inside(("spec", "devices"), each("requests", _request_up)),
+    inside(("spec", "devices"), each("requests", _request_down)),
 )
 TEMPLATE_V1BETA1 = Conversion(
-    _inside(("spec", "spec", "devices"), _each("requests", _request_up)),
-    _inside(("spec", "spec", "devices"), _each("requests", _request_down)),
+    inside(("spec",), CLAIM_V1BETA1.up),
+    inside(("spec",), CLAIM_V1BETA1.down),
 )
 SLICE_V1BETA1 = Conversion(
-    lambda obj: _at(_at(obj, ("spec",), _each("devices", _device_up)), ("spec",), _unset),
-    _inside(("spec",), _each("devices", _device_down)),
+    inside(("spec",), lambda spec: _unset(each("devices", _device_up)(spec))),
+    inside(("spec",), each("devices", _device_down)),
 )
 EVENT = Conversion(_renamed({new: old for old, new in _EVENT_NAMES.items()}), _renamed(_EVENT_NAMES))

@@ -10,6 +10,7 @@ from reconciler.api.objects.quantity import NANO
 from reconciler.api.validation.bodies import same
 from reconciler.api.validation.fields import Field, dns_label, dns_subdomain, label_name, named, quantity
 from reconciler.api.validation.kinds import Object, Review
+from reconciler.api.versions.shapes import mapping, objects
 
 _OWN = "kubernetes.io/"
 
@@ -42,16 +43,14 @@ def check_resources(container: Field) -> None:
             amount.invalid(f"must be less than or equal to {name} limit of {limit}")
 
 
-Json = dict[str, Any]
-
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-def merge_label_keys(pod: Json) -> None:
+def merge_label_keys(pod: Object) -> None:
     """Add `matchLabelKeys` and `mismatchLabelKeys` with the pod's own labels to the selectors, in place."""
-    labels = _mapping(_mapping(pod.get("metadata")).get("labels"))
-    for term in _terms_with_label_keys(_mapping(pod.get("spec"))):
+    labels = mapping(mapping(pod.get("metadata")).get("labels"))
+    for term in _terms_with_label_keys(mapping(pod.get("spec"))):
         selector = term.get("labelSelector")
         if not isinstance(selector, dict):  # no selector selects nothing, whatever the keys
             continue
@@ -65,9 +64,9 @@ def merge_label_keys(pod: Json) -> None:
 
 def with_label_keys(pod: Mapping[str, Any]) -> Mapping[str, Any]:
     """A pod of a manifest as the API server would store it. One with a uid was stored already."""
-    if _mapping(pod.get("metadata")).get("uid") or not any(
+    if mapping(pod.get("metadata")).get("uid") or not any(
         term.get("matchLabelKeys") or term.get("mismatchLabelKeys")
-        for term in _terms_with_label_keys(_mapping(pod.get("spec")))
+        for term in _terms_with_label_keys(mapping(pod.get("spec")))
     ):
         return pod
     copied = deepcopy(dict(pod))
@@ -75,32 +74,24 @@ def with_label_keys(pod: Mapping[str, Any]) -> Mapping[str, Any]:
     return copied
 
 
-def _terms_with_label_keys(spec: Mapping[str, Any]) -> Iterator[Json]:
+def _terms_with_label_keys(spec: Mapping[str, Any]) -> Iterator[Object]:
     """Everything with a selector and label keys. What has another shape is left to validation."""
-    affinity = _mapping(spec.get("affinity"))
+    affinity = mapping(spec.get("affinity"))
     for kind in ("podAffinity", "podAntiAffinity"):
-        of_kind = _mapping(affinity.get(kind))
-        yield from _objects(of_kind.get(_REQUIRED))
-        for weighted in _objects(of_kind.get(_PREFERRED)):
-            yield from _objects([weighted.get("podAffinityTerm")])
-    yield from _objects(spec.get("topologySpreadConstraints"))
+        of_kind = mapping(affinity.get(kind))
+        yield from objects(of_kind.get(_REQUIRED))
+        for weighted in objects(of_kind.get(_PREFERRED)):
+            yield from objects([weighted.get("podAffinityTerm")])
+    yield from objects(spec.get("topologySpreadConstraints"))
 
 
-def _requirements(keys: object, operator: str, labels: Mapping[str, Any]) -> list[Json]:
+def _requirements(keys: object, operator: str, labels: Mapping[str, Any]) -> list[Object]:
     found = keys if isinstance(keys, list) else ()
     return [
         {"key": key, "operator": operator, "values": [labels[key]]}
         for key in found
         if isinstance(key, str) and key in labels
     ]
-
-
-def _objects(value: object) -> Iterable[Json]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else ()
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 CONTAINERS = ("containers", "initContainers", "ephemeralContainers")
@@ -117,7 +108,7 @@ def default_pod(obj: Object, _now: datetime) -> None:
     # kubectl debug of 1.36 crashes without it.
     spec.setdefault("securityContext", {})
     for key in ("containers", "initContainers"):
-        for container in _objects(spec.get(key)):
+        for container in objects(spec.get(key)):
             _default_container(container)
     if spec.get("schedulingGates") == []:
         del spec["schedulingGates"]
@@ -139,7 +130,7 @@ _CONTAINER_DEFAULTS = {
 }
 
 
-def _default_container(container: Json) -> None:
+def _default_container(container: Object) -> None:
     for key, value in _CONTAINER_DEFAULTS.items():
         container.setdefault(key, value)
     image = container.get("image")
@@ -148,10 +139,10 @@ def _default_container(container: Json) -> None:
         tag = path.rpartition("/")[2].partition(":")[2]
         is_moving = "@" not in image and tag in ("", "latest")
         container.setdefault("imagePullPolicy", "Always" if is_moving else "IfNotPresent")
-    for port in _objects(container.get("ports")):
+    for port in objects(container.get("ports")):
         port.setdefault("protocol", "TCP")
     resources = container.setdefault("resources", {})
-    limits = _mapping(_mapping(resources).get("limits"))
+    limits = mapping(mapping(resources).get("limits"))
     if limits and isinstance(requests := resources.setdefault("requests", {}), dict):
         for name, amount in limits.items():
             requests.setdefault(name, amount)
@@ -161,7 +152,7 @@ def prepare_pod(obj: Object) -> None:
     """What a new pod gets besides its defaults: keys of labels, its class, and the condition of gates."""
     merge_label_keys(obj)
     status = obj["status"] = {"qosClass": _qos_class(Field(obj)["spec"])}
-    if _mapping(obj.get("spec")).get("schedulingGates"):
+    if mapping(obj.get("spec")).get("schedulingGates"):
         gated = {
             "type": "PodScheduled",
             "status": "False",
@@ -185,9 +176,8 @@ def _qos_class(spec: Field) -> str:
     ]
     if not any(map(any, found)):
         return "BestEffort"
-    equal = all(
-        limit and request in (0, limit) for limit, request in found
-    )  # a request is its limit by default
+    # A request is its limit by default.
+    equal = all(limit and request in (0, limit) for limit, request in found)
     return "Guaranteed" if equal else "Burstable"
 
 
@@ -301,10 +291,9 @@ def _check_tightened(spec: Field, old: Object) -> None:
 
 
 def _terms(affinity: object) -> list[Object] | None:
-    value = affinity
-    for key in ("nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"):
-        value = value.get(key) if isinstance(value, dict) else None
-    return value if isinstance(value, list) else None
+    required = mapping(mapping(mapping(affinity).get("nodeAffinity")).get(_REQUIRED))
+    terms = required.get("nodeSelectorTerms")
+    return terms if isinstance(terms, list) else None
 
 
 def _without_changeables(spec: Object, *, gated: bool) -> Object:

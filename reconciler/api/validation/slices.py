@@ -3,16 +3,10 @@
 from datetime import datetime
 
 from reconciler.api.objects.quantity import ZERO
+from reconciler.api.validation import devices as of_devices
 from reconciler.api.validation import fields
-from reconciler.api.validation.devices import (
-    check_device,
-    check_expression,
-    check_node_selector,
-    check_policy,
-    check_skipped_operations,
-    default_taints,
-)
 from reconciler.api.validation.kinds import Object, Review
+from reconciler.api.versions.shapes import mapping, objects
 
 MAX_DEVICES = 128
 MAX_DEVICES_WITH_TAINTS_OR_COUNTERS = 64
@@ -37,11 +31,11 @@ def check_slice(root: fields.Field, review: Review) -> None:
     names: set[str] = set()
     for device in devices.items():
         device["name"].unique(names)
-        check_device(device, per_device=per_device)
+        of_devices.check_device(device, per_device=per_device)
     _shared_counters(spec["sharedCounters"])
     if spec["sharingAffinity"].items():
         _affinity(spec, review)
-    check_skipped_operations(spec["skipNodeOperations"])
+    of_devices.check_skipped_operations(spec["skipNodeOperations"])
     if review.old is not None:
         _immutable(spec, fields.Field(review.old)["spec"])
 
@@ -65,7 +59,7 @@ def _target(spec: fields.Field) -> None:
     if spec["nodeName"].present:
         fields.dns_subdomain(spec["nodeName"])
     if spec["nodeSelector"].present:
-        check_node_selector(spec["nodeSelector"])
+        of_devices.check_node_selector(spec["nodeSelector"])
         if len(spec["nodeSelector"]["nodeSelectorTerms"].items()) > 1:
             spec["nodeSelector"]["nodeSelectorTerms"].invalid("must have exactly one node selector term")
     for key in ("allNodes", "perDeviceNodeSelection"):
@@ -92,11 +86,10 @@ def _shared_counters(sets: fields.Field) -> None:
         if not counters["counters"].entries():
             counters["counters"].required()
         counters["counters"].at_most(MAX_COUNTERS)
-        for name, counter in counters["counters"].entries():
-            fields.dns_label(fields.Field(name, counter.path, counter.causes))
+        for counter in fields.labelled(counters["counters"]):
             total = fields.quantity(counter["value"]) or ZERO
             if counter["requestPolicy"].present:
-                check_policy(counter["requestPolicy"], total)
+                of_devices.check_policy(counter["requestPolicy"], total)
             if counter["valueFrom"].present:
                 counter["valueFrom"].forbidden("only devices draw what requests say")
 
@@ -111,12 +104,12 @@ def _affinity(spec: fields.Field, review: Review) -> None:
     for one in extractors.items():
         selector = one["selector"]["cel"]["expression"]
         if one["selector"].present:
-            check_expression(selector, review.refuses.selector)
+            of_devices.check_expression(selector, review.refuses.selector)
         if not one["cel"].entries():
             one["cel"].required()
         one["cel"].at_most(MAX_EXTRACTORS)
         for key, expression in one["cel"].entries():
-            check_expression(expression, review.refuses.extractor)
+            of_devices.check_expression(expression, review.refuses.extractor)
             text = selector.text() if one["selector"].present else ""
             if (text, key) in seen:
                 expression.invalid("another entry with the same selector has this key")
@@ -124,33 +117,31 @@ def _affinity(spec: fields.Field, review: Review) -> None:
 
 
 def _immutable(spec: fields.Field, old: fields.Field) -> None:
-    pairs = [(spec["driver"], old["driver"]), (spec["nodeName"], old["nodeName"])]
-    pairs.append((spec["pool"]["name"], old["pool"]["name"]))
-    for new, before in pairs:
+    for new, before in (
+        (spec["driver"], old["driver"]),
+        (spec["nodeName"], old["nodeName"]),
+        (spec["pool"]["name"], old["pool"]["name"]),
+    ):
         if new.value != before.value:
             new.invalid("field is immutable")
 
 
 def default_slice(obj: Object, now: datetime) -> None:
     """Set the time of taints, and convert amounts to canonical form."""
-    spec = obj.get("spec")
-    if not isinstance(spec, dict):
-        return
-    for counters in _dicts(spec.get("sharedCounters")):
+    spec = mapping(obj.get("spec"))
+    for counters in objects(spec.get("sharedCounters")):
         _canonical_counters(counters)
-    for device in _dicts(spec.get("devices")):
-        default_taints(device.get("taints"), now)
-        for draw in _dicts(device.get("consumesCounters")):
+    for device in objects(spec.get("devices")):
+        of_devices.default_taints(device.get("taints"), now)
+        for draw in objects(device.get("consumesCounters")):
             _canonical_counters(draw)
-        capacity = device.get("capacity")
-        for amount in _dicts(list(capacity.values()) if isinstance(capacity, dict) else None):
+        for amount in objects([*mapping(device.get("capacity")).values()]):
             amount["value"] = fields.canonical(amount.get("value", "0"))
             _canonical_policy(amount.get("requestPolicy"))
 
 
 def _canonical_counters(holder: Object) -> None:
-    counters = holder.get("counters")
-    for counter in _dicts(list(counters.values()) if isinstance(counters, dict) else None):
+    for counter in objects([*mapping(holder.get("counters")).values()]):
         if "valueFrom" not in counter:
             counter["value"] = fields.canonical(counter.get("value", "0"))
         _canonical_policy(counter.get("requestPolicy"))
@@ -164,7 +155,3 @@ def _canonical_policy(policy: object) -> None:
     if isinstance(policy.get("validValues"), list):
         policy["validValues"] = [fields.canonical(value) for value in policy["validValues"]]
     fields.canonical_values(policy.get("validRange"))
-
-
-def _dicts(items: object) -> list[Object]:
-    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []

@@ -8,12 +8,6 @@ from typing import Any, NamedTuple
 from reconciler.api.objects import claims, core, gangs, semantics, slices, storage
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from reconciler.api.objects.core import ConfigMap, Namespace, Node, Pod, PodDisruptionBudget
-from reconciler.api.objects.gangs import (
-    CompositePodGroup,
-    CoschedulingPodGroup,
-    PodGroup,
-    SchedulingWorkload,
-)
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
 from reconciler.api.versions.ignored import parts_of
@@ -127,7 +121,7 @@ _CLAIM = Kind(
     since=_OF_CLAIMS,
 )
 _GROUP = Kind(
-    *(SCHEDULING, tuple(_OF_GROUPS), PodGroup),
+    *(SCHEDULING, tuple(_OF_GROUPS), gangs.PodGroup),
     other_shapes=("v1alpha2",),
     since=_OF_GROUPS,
     until=_GROUPS_UNTIL,
@@ -144,9 +138,9 @@ for _kind in (
     Kind("", _V1, ConfigMap, in_files=False),
     Kind("policy", _V1, PodDisruptionBudget),
     _GROUP,
-    _GROUP._replace(model=SchedulingWorkload),
-    Kind(SCHEDULING, ("v1alpha3",), CompositePodGroup, since={"v1alpha3": 37}),
-    Kind("scheduling.x-k8s.io", ("v1alpha1",), CoschedulingPodGroup),
+    _GROUP._replace(model=gangs.SchedulingWorkload),
+    Kind(SCHEDULING, ("v1alpha3",), gangs.CompositePodGroup, since={"v1alpha3": 37}),
+    Kind("scheduling.x-k8s.io", ("v1alpha1",), gangs.CoschedulingPodGroup),
     Kind("", _V1, storage.PersistentVolume, namespaced=False),
     Kind("", _V1, storage.PersistentVolumeClaim),
     Kind(STORAGE, _V1, storage.StorageClass, plural="storageclasses", namespaced=False),

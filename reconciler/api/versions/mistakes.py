@@ -5,12 +5,13 @@ Those whose meaning is clear are fixed where a warning can be shown.
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 from zlib import crc32
 
 from reconciler.api.validation.fields import is_dns_label, is_key
 from reconciler.api.versions.kinds import KINDS
-from reconciler.api.versions.shapes import Raw, mapping, mappings
+from reconciler.api.versions.shapes import Raw, mapping, mappings, with_requests
 from reconciler.api.versions.v1beta1 import BASIC
 
 
@@ -47,7 +48,7 @@ def fix_mistakes(raw: Raw, warn: Warn) -> Raw:
         case "ResourceClaim":
             return _claim(raw, warn)
         case "ResourceClaimTemplate" if isinstance(raw.get("spec"), Mapping):
-            return {**raw, "spec": _with_selectors(raw["spec"], warn, "spec.spec")}
+            return {**raw, "spec": with_requests(raw["spec"], "spec.spec", partial(_request, warn))}
         case "DeviceClass" if isinstance(raw.get("spec"), Mapping):
             return {**raw, "spec": _fixed_selectors(raw["spec"], warn, "spec")}
         case "ResourceSlice" if isinstance(raw.get("spec"), Mapping):
@@ -81,27 +82,10 @@ def _claim(raw: Raw, warn: Warn) -> Raw:
     if isinstance(inner, Mapping) and "devices" not in spec:
         warn("spec.spec: belongs in a ResourceClaimTemplate; read as the spec of the claim")
         raw = {**raw, "spec": {**{key: value for key, value in spec.items() if key != "spec"}, **inner}}
-    return _with_selectors(raw, warn, "spec")
+    return with_requests(raw, "spec", partial(_request, warn))
 
 
-def _with_selectors(raw: Raw, warn: Warn, path: str) -> Raw:
-    """`raw` with the selectors of the claim spec in its `spec` fixed."""
-    spec = raw.get("spec")
-    if not isinstance(spec, Mapping):
-        return raw
-    devices = spec.get("devices")
-    if not isinstance(devices, Mapping) or not isinstance(devices.get("requests"), list):
-        return raw
-    requests = [
-        _request(request, warn, f"{path}.devices.requests[{number}]")
-        for number, request in enumerate(devices["requests"])
-    ]
-    return {**raw, "spec": {**spec, "devices": {**devices, "requests": requests}}}
-
-
-def _request(request: Any, warn: Warn, path: str) -> Any:
-    if not isinstance(request, Mapping):
-        return request
+def _request(warn: Warn, request: Raw, path: str) -> Raw:
     made = dict(_fixed_selectors(request, warn, path))
     if isinstance(made.get("exactly"), Mapping):
         made["exactly"] = _fixed_selectors(made["exactly"], warn, f"{path}.exactly")

@@ -205,9 +205,9 @@ def to_v1(raw: Mapping[str, Any], warnings: list[str] | None = None) -> Mapping[
             if given != f"{RESOURCE}/v1alpha3":
                 _refuse_old_selectors(raw, subject)
         case "PodGroup" if given == pod_groups.V1ALPHA2:
-            raw = pod_groups.to_current(raw)
+            raw = pod_groups.to_current(dict(raw))
         case "SchedulingWorkload" if given == pod_groups.V1ALPHA2:
-            raw = pod_groups.workload_to_current(raw)
+            raw = pod_groups.workload_to_current(dict(raw))
     return {**raw, "apiVersion": served[0]}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from reconciler.api.objects.claims import INLINE
 from reconciler.api.objects.model import aliases_of
 from reconciler.api.objects.slices import Device
-from reconciler.api.versions.shapes import Raw, mapping, mappings
+from reconciler.api.versions.shapes import Raw, mapping, mappings, with_requests
 from reconciler.errors import Malformed
 
 
@@ -51,17 +51,16 @@ def _refuse_flat(devices: list[Any], subject: str) -> None:
                 )
 
 
-def claim_to_v1(raw: Raw, subject: str) -> dict[str, Any]:
-    """A ResourceClaim whose requests have `exactly`."""
-    return _with_claim_spec(raw, subject, "spec")
+def claim_to_v1(raw: Raw, subject: str, where: str = "spec") -> Raw:
+    """A ResourceClaim whose requests have `exactly`. Validation rejects invalid parts later."""
+    return with_requests(raw, where, lambda request, at: _request(request, subject, at))
 
 
-def template_to_v1(raw: Raw, subject: str) -> dict[str, Any]:
+def template_to_v1(raw: Raw, subject: str) -> Raw:
     """A ResourceClaimTemplate whose requests have `exactly`."""
-    spec = raw.get("spec")
-    if not isinstance(spec, Mapping):
-        return dict(raw)
-    return {**raw, "spec": _with_claim_spec(spec, subject, "spec.spec")}
+    if not isinstance(raw.get("spec"), Mapping):
+        return raw
+    return {**raw, "spec": claim_to_v1(raw["spec"], subject, "spec.spec")}
 
 
 REMOVED = ("resourceClassName", "parametersRef", "controller", "allocationMode")
@@ -83,23 +82,7 @@ def refuse_removed(spec: Any, subject: str, where: str) -> None:
             )
 
 
-def _with_claim_spec(raw: Raw, subject: str, where: str) -> dict[str, Any]:
-    """`raw` with the claim spec in its `spec` converted. Validation rejects invalid parts later."""
-    spec = raw.get("spec")
-    devices = spec.get("devices") if isinstance(spec, Mapping) else None
-    requests = devices.get("requests") if isinstance(devices, Mapping) else None
-    if spec is None or devices is None or not isinstance(requests, list):
-        return dict(raw)
-    made = [
-        _request(request, subject, f"{where}.devices.requests[{number}]")
-        for number, request in enumerate(requests)
-    ]
-    return {**raw, "spec": {**spec, "devices": {**devices, "requests": made}}}
-
-
-def _request(request: Any, subject: str, where: str) -> Any:
-    if not isinstance(request, Mapping):
-        return request
+def _request(request: Raw, subject: str, where: str) -> Raw:
     inline = {key: request[key] for key in INLINE if _is_set(key, request.get(key))}
     if inline and request.get("exactly") is not None:
         raise Malformed(
