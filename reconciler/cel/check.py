@@ -13,22 +13,6 @@ from reconciler.cel import tree, types
 from reconciler.cel.errors import RefusedAt
 from reconciler.cel.library import formats, kubernetes, lists, standard, strings, times, urls
 from reconciler.cel.library.lists import ORDERED
-from reconciler.cel.types import (
-    BOOL,
-    DEVICE,
-    DYN,
-    FIELDS,
-    INT,
-    SEMVER,
-    STRING,
-    Inference,
-    Key,
-    Overload,
-    Type,
-    list_of,
-    map_of,
-    optional_of,
-)
 from reconciler.cel.values import NAMES
 
 _LIBRARIES = (standard, times, urls, lists, kubernetes, strings, strings, kubernetes, formats)
@@ -51,8 +35,8 @@ _CHECKED_ONLY.declare("@insert", "map(K, V), K, V -> map(K, V)", "map(K, V), map
 _CHECKED_ONLY.declare("@sortBy", *(f"list(T), list({each}) -> list(T)" for each in ORDERED), member=True)
 
 
-def _functions() -> Mapping[Key, tuple[Overload, ...]]:
-    table: dict[Key, tuple[Overload, ...]] = {}
+def _functions() -> Mapping[types.Key, tuple[types.Overload, ...]]:
+    table: dict[types.Key, tuple[types.Overload, ...]] = {}
     for library in (*(each.LIBRARY for each in _LIBRARIES), _CHECKED_ONLY):
         for key, overloads in library.table.items():
             table[key] = table.get(key, ()) + tuple(overloads)
@@ -71,37 +55,37 @@ TYPE_NAMES = frozenset(
 class Environment(Struct, frozen=True):
     """The variables of one kind of expression, and the allowed types of its result."""
 
-    variables: tuple[tuple[str, Type], ...]
-    results: tuple[Type, ...]
+    variables: tuple[tuple[str, types.Type], ...]
+    results: tuple[types.Type, ...]
     wanted: str = "bool or dyn"
     """Those types, for messages"""
     remedy: str = "compare it with a value"
     """What to do about any other type"""
 
 
-_DEVICE = (("device", DEVICE),)
-DEVICE_SELECTOR = Environment(_DEVICE, (BOOL, DYN))
+_DEVICE = (("device", types.DEVICE),)
+DEVICE_SELECTOR = Environment(_DEVICE, (types.BOOL, types.DYN))
 """Device selectors: one variable, a bool result (CEL-1, CEL-7)."""
-_DERIVED = (BOOL, INT, STRING, SEMVER, DYN)
+_DERIVED = (types.BOOL, types.INT, types.STRING, types.SEMVER, types.DYN)
 DERIVED_ATTRIBUTE = Environment(
     _DEVICE,
-    (*_DERIVED, *map(list_of, _DERIVED)),
+    (*_DERIVED, *map(types.list_of, _DERIVED)),
     "a string, int, bool or version, or a list of one of them",
     "convert it, for example by string()",
 )
 """Derived attributes: a value that an attribute can have, or a list of such values (CEL-18)."""
 
 
-Scope = Mapping[str, Type]
+Scope = Mapping[str, types.Type]
 
 
 class Checked(Struct, frozen=True):
     """A tree that passed the check."""
 
     root: tree.Node
-    overloads: Mapping[int, tuple[Overload, ...]]
+    overloads: Mapping[int, tuple[types.Overload, ...]]
     """By id of the Call: the overloads among which the values choose."""
-    types: Mapping[int, Type]
+    types: Mapping[int, types.Type]
     """By id of the node: its type."""
 
 
@@ -119,117 +103,119 @@ def check(root: tree.Node, environment: Environment) -> Checked:
 
 class _Checker:
     def __init__(self) -> None:
-        self.inference = Inference()
-        self.overloads: dict[int, tuple[Overload, ...]] = {}
-        self.types: dict[int, Type] = {}
+        self.inference = types.Inference()
+        self.overloads: dict[int, tuple[types.Overload, ...]] = {}
+        self.types: dict[int, types.Type] = {}
 
-    def infer(self, node: tree.Node, scope: Scope) -> Type:
+    def infer(self, node: tree.Node, scope: Scope) -> types.Type:
         """The static type of a node, as far as known, by the method with the name of its kind."""
-        found: Type = getattr(self, type(node).__name__.lower())(node, scope)
+        found: types.Type = getattr(self, type(node).__name__.lower())(node, scope)
         self.types[id(node)] = found
         return found
 
-    def literal(self, node: tree.Literal, _: Scope) -> Type:
-        return Type(NAMES[type(node.value)])
+    def literal(self, node: tree.Literal, _: Scope) -> types.Type:
+        return types.Type(NAMES[type(node.value)])
 
-    def ident(self, node: tree.Ident, scope: Scope) -> Type:
+    def ident(self, node: tree.Ident, scope: Scope) -> types.Type:
         if found := scope.get(node.name):
             return found
         if node.name in TYPE_NAMES:
-            return Type("type", (Type(node.name),))
+            return types.Type("type", (types.Type(node.name),))
         raise RefusedAt(node.at, f"undeclared name {node.name}", f"use one of: {', '.join(sorted(scope))}")
 
-    def select(self, node: tree.Select, scope: Scope) -> Type:
+    def select(self, node: tree.Select, scope: Scope) -> types.Type:
         return self.inference.substitute(self._field(node, scope, node.optional))
 
-    def has(self, node: tree.Has, scope: Scope) -> Type:
+    def has(self, node: tree.Has, scope: Scope) -> types.Type:
         self._field(node, scope, False)
-        return BOOL
+        return types.BOOL
 
-    def _field(self, node: tree.Select | tree.Has, scope: Scope, optional: bool) -> Type:
+    def _field(self, node: tree.Select | tree.Has, scope: Scope, optional: bool) -> types.Type:
         operand = self.inference.substitute(self.infer(node.operand, scope))
         if operand.name == "optional_type":
             operand, optional = operand.params[0], True
         if operand.is_open:
-            self.inference.assignable(DYN, operand)
-            found = DYN
-        elif fields := FIELDS.get(operand):
+            self.inference.assignable(types.DYN, operand)
+            found = types.DYN
+        elif fields := types.FIELDS.get(operand):
             if node.field not in fields:
                 known = ", ".join(fields)
                 raise RefusedAt(node.at, f"undefined field {node.field}", f"{operand} has {known}")
             found = fields[node.field]
-        elif operand == DYN or operand.name == "map":
-            found = operand if operand == DYN else operand.params[1]
+        elif operand == types.DYN or operand.name == "map":
+            found = operand if operand == types.DYN else operand.params[1]
         else:
             raise RefusedAt(node.at, f"{operand} has no fields", "select from a map or an object")
-        return optional_of(found) if optional else found
+        return types.optional_of(found) if optional else found
 
-    def index(self, node: tree.Index, scope: Scope) -> Type:
+    def index(self, node: tree.Index, scope: Scope) -> types.Type:
         given = (self.infer(node.operand, scope), self.infer(node.key, scope))
         return self._result(node, "_[?_]" if node.optional else "_[_]", given)
 
-    def call(self, node: tree.Call, scope: Scope) -> Type:
+    def call(self, node: tree.Call, scope: Scope) -> types.Type:
         given = tuple(self.infer(argument, scope) for argument in node.arguments)
         result, fitting = self._resolve(node, node.function, given, node.member)
         by_value = len(fitting) > 1 or node.function in _BY_VALUE or node.function[0] in "_!-"
         self.overloads[id(node)] = FUNCTIONS[node.function, node.member] if by_value else fitting
         return result
 
-    def _result(self, node: tree.Node, function: str, given: tuple[Type, ...], member: bool = False) -> Type:
+    def _result(
+        self, node: tree.Node, function: str, given: tuple[types.Type, ...], member: bool = False
+    ) -> types.Type:
         """The type of a call."""
         return self._resolve(node, function, given, member)[0]
 
     def _resolve(
-        self, node: tree.Node, function: str, given: tuple[Type, ...], member: bool = False
-    ) -> tuple[Type, tuple[Overload, ...]]:
+        self, node: tree.Node, function: str, given: tuple[types.Type, ...], member: bool = False
+    ) -> tuple[types.Type, tuple[types.Overload, ...]]:
         """The type of a call, and the overloads that fit it."""
         declared = FUNCTIONS.get((function, member))
         if declared is None:
             raise RefusedAt(node.at, f"undeclared function {function}", "see the CEL libraries of Kubernetes")
-        fitting: list[Overload] = []
-        result: Type | None = None
+        fitting: list[types.Overload] = []
+        result: types.Type | None = None
         for overload in declared:
-            names: dict[str, Type] = {}
+            names: dict[str, types.Type] = {}
             parameters = tuple(self.inference.instance(each, names) for each in overload.parameters)
             if self.inference.all_assignable(given, parameters):
                 fitting.append(overload)
                 found = self.inference.substitute(self.inference.instance(overload.result, names))
-                result = found if result in (None, found) else DYN
+                result = found if result in (None, found) else types.DYN
         if result is None:
             shown = ", ".join(str(self.inference.resolve(each)) for each in given)
             raise RefusedAt(node.at, f"no overload of {function} takes ({shown})", "convert the arguments")
         return result, tuple(fitting)
 
-    def logic(self, node: tree.Logic, scope: Scope) -> Type:
+    def logic(self, node: tree.Logic, scope: Scope) -> types.Type:
         for term in node.terms:
             self._expect_bool(term, scope)
-        return BOOL
+        return types.BOOL
 
     def _expect_bool(self, node: tree.Node, scope: Scope) -> None:
         given = self.infer(node, scope)
-        if not self.inference.assignable(given, BOOL):
+        if not self.inference.assignable(given, types.BOOL):
             shown = self.inference.resolve(given)
             raise RefusedAt(node.at, f"expected bool, got {shown}", "compare it with a value")
 
-    def conditional(self, node: tree.Conditional, scope: Scope) -> Type:
+    def conditional(self, node: tree.Conditional, scope: Scope) -> types.Type:
         given = tuple(self.infer(each, scope) for each in (node.test, node.yes, node.no))
         return self._result(node, "_?_:_", given)
 
-    def listof(self, node: tree.ListOf, scope: Scope) -> Type:
-        joined: Type | None = None
+    def listof(self, node: tree.ListOf, scope: Scope) -> types.Type:
+        joined: types.Type | None = None
         for element in node.elements:
             joined = self._join(joined, element.value, element.optional, scope)
-        return list_of(joined or self.inference.fresh())
+        return types.list_of(joined or self.inference.fresh())
 
-    def mapof(self, node: tree.MapOf, scope: Scope) -> Type:
-        key: Type | None = None
-        value: Type | None = None
+    def mapof(self, node: tree.MapOf, scope: Scope) -> types.Type:
+        key: types.Type | None = None
+        value: types.Type | None = None
         for entry in node.entries:
             key = self._join(key, entry.key, False, scope)
             value = self._join(value, entry.value, entry.optional, scope)
-        return map_of(key or self.inference.fresh(), value or self.inference.fresh())
+        return types.map_of(key or self.inference.fresh(), value or self.inference.fresh())
 
-    def _join(self, before: Type | None, node: tree.Node, optional: bool, scope: Scope) -> Type:
+    def _join(self, before: types.Type | None, node: tree.Node, optional: bool, scope: Scope) -> types.Type:
         """The one type of the members of a literal, with one more member; dyn if they differ (`literals`)."""
         given = self.infer(node, scope)
         if optional:
@@ -240,15 +226,15 @@ class _Checker:
         if before is None:
             return given
         if not self.inference.assignable(before, given):
-            return DYN
+            return types.DYN
         return self.inference.general(before, given)
 
-    def bind(self, node: tree.Bind, scope: Scope) -> Type:
+    def bind(self, node: tree.Bind, scope: Scope) -> types.Type:
         self.inference.fresh()
         initial = self.infer(node.initial, scope)
         return self.inference.substitute(self.infer(node.body, {**scope, node.name: initial}))
 
-    def comprehension(self, node: tree.Comprehension, scope: Scope) -> Type:
+    def comprehension(self, node: tree.Comprehension, scope: Scope) -> types.Type:
         over = self.infer(node.over, scope)
         if node.macro in (tree.Macro.OPT_MAP, tree.Macro.OPT_FLAT_MAP):
             return self._on_optional(node, over, scope)
@@ -256,15 +242,15 @@ class _Checker:
         match node.macro:
             case tree.Macro.ALL | tree.Macro.EXISTS:
                 self._expect_bool(node.body, inner)
-                return BOOL
+                return types.BOOL
             case tree.Macro.EXISTS_ONE:
-                self._result(node.body, "_?_:_", (self.infer(node.body, inner), INT, INT))
-                return BOOL
+                self._result(node.body, "_?_:_", (self.infer(node.body, inner), types.INT, types.INT))
+                return types.BOOL
             case tree.Macro.SORT_BY:
                 return self._result(node, "@sortBy", (over, self._collected(node, inner)), True)
         return self.inference.substitute(self._collected(node, inner))
 
-    def _on_optional(self, node: tree.Comprehension, over: Type, scope: Scope) -> Type:
+    def _on_optional(self, node: tree.Comprehension, over: types.Type, scope: Scope) -> types.Type:
         """`over.hasValue() ? optional.of(body) : optional.none()`, with the name bound to `over.value()`."""
         tested = self._result(node, "hasValue", (over,), True)
         value = self._result(node, "value", (over,), True)
@@ -274,24 +260,24 @@ class _Checker:
         none = self._result(node, "optional.none", ())
         return self._result(node.body, "_?_:_", (tested, found, none))
 
-    def _scope(self, node: tree.Comprehension, over: Type, scope: Scope) -> Scope:
+    def _scope(self, node: tree.Comprehension, over: types.Type, scope: Scope) -> Scope:
         """The scope of the body of a loop."""
         if over.name == "list":
-            bound = (INT, over.params[0]) if len(node.names) == 2 else over.params
+            bound = (types.INT, over.params[0]) if len(node.names) == 2 else over.params
         elif over.name == "map":
             bound = over.params
-        elif over == DYN or over.is_open:
-            self.inference.assignable(DYN, over)
-            bound = (DYN, DYN)
+        elif over == types.DYN or over.is_open:
+            self.inference.assignable(types.DYN, over)
+            bound = (types.DYN, types.DYN)
         else:
             raise RefusedAt(node.at, f"{node.macro} does not apply to {over}", "use a list or a map")
         return {**scope, **dict(zip(node.names, bound, strict=False))}
 
-    def _collected(self, node: tree.Comprehension, inner: Scope) -> Type:
+    def _collected(self, node: tree.Comprehension, inner: Scope) -> types.Type:
         """The type of what a loop collects, from the step that it takes for each element."""
         into_map = node.macro in (tree.Macro.TRANSFORM_MAP, tree.Macro.TRANSFORM_MAP_ENTRY)
         fresh = self.inference.fresh
-        collected = map_of(fresh(), fresh()) if into_map else list_of(fresh())
+        collected = types.map_of(fresh(), fresh()) if into_map else types.list_of(fresh())
         where = node.body if node.macro is tree.Macro.FILTER else node.where
         tested = None if where is None else self.infer(where, inner)
         name = inner[node.names[0]]
@@ -301,7 +287,7 @@ class _Checker:
         elif node.macro is tree.Macro.TRANSFORM_MAP_ENTRY:
             step = self._result(node.body, "@insert", (collected, added))
         else:
-            step = self._result(node.body, "_+_", (collected, list_of(added)))
+            step = self._result(node.body, "_+_", (collected, types.list_of(added)))
         if where is not None and tested is not None:
             step = self._result(where, "_?_:_", (tested, step, collected))
         if not self.inference.assignable(collected, step):

@@ -9,15 +9,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from reconciler.api.manifests import documents as manifests
 from reconciler.api.manifests.bundle import Bundle, bundle, unknown_parts
-from reconciler.api.manifests.documents import (
-    STDIN,
-    SUFFIXES,
-    Document,
-    InvalidDocument,
-    documents,
-    manifests_in,
-)
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.versions.reading import read
 from reconciler.cli.exits import NoAnswer, note_refusal
@@ -28,11 +21,13 @@ from reconciler.errors import Malformed, counted
 
 def read_manifests(paths: Sequence[str], progress: ProgressTracker) -> Bundle:
     """Read all manifests in `paths`; `-` is standard input. Never raises for their content."""
-    return _bundle(documents(paths, sys.stdin.buffer), paths, progress)
+    return _bundle(manifests.documents(paths, sys.stdin.buffer), paths, progress)
 
 
 def _bundle(
-    read: Iterable[Document | InvalidDocument], paths: Sequence[str], progress: ProgressTracker
+    read: Iterable[manifests.Document | manifests.InvalidDocument],
+    paths: Sequence[str],
+    progress: ProgressTracker,
 ) -> Bundle:
     found = known_alone(bundle(progress.each("reading manifests", read)))
     if paths and not (found.size or any(map(_is_question, found.others.values()))):
@@ -56,7 +51,7 @@ def known_alone(found: Bundle) -> Bundle:
     return replace(found, entries=entries, refused=(*found.refused, *unknown))
 
 
-def _is_question(document: Document) -> bool:
+def _is_question(document: manifests.Document) -> bool:
     """Whether it is a Demand or a FitRequest, which some commands read."""
     return str(document.raw.get("apiVersion")).startswith("dra-reconciler.io/")
 
@@ -74,17 +69,17 @@ def nothing_in(paths: Iterable[str]) -> str:
 
 
 def _nothing_in(path: str) -> str:
-    if path == STDIN:
+    if path == manifests.STDIN:
         return "standard input is empty"
     if not Path(path).is_dir():
         return f"{path} is empty" if Path(path).stat().st_size == 0 else f"{path} has no object"
-    found = len(manifests_in(Path(path)))
+    found = len(manifests.manifests_in(Path(path)))
     if found:
         return f"{path} has no object: {counted(found, 'file')} of it {'is' if found == 1 else 'are'} empty"
-    return f"{path} has no file that ends in {', '.join(SUFFIXES)}"
+    return f"{path} has no file that ends in {', '.join(manifests.SUFFIXES)}"
 
 
-def report_refused(refused: Iterable[InvalidDocument]) -> None:
+def report_refused(refused: Iterable[manifests.InvalidDocument]) -> None:
     """Print a line to standard error for each invalid document or object."""
     for refusal in refused:
         remark(f"refused: {refusal.problem}")
@@ -120,8 +115,8 @@ def read_first_file_and_all(files: Sequence[str], progress: ProgressTracker) -> 
     if len(files) == 1:
         found = read_files(files, progress)
         return found, found
-    first = list(documents(files[:1], sys.stdin.buffer))
-    every = _bundle(chain(first, documents(files[1:], sys.stdin.buffer)), files, progress)
+    first = list(manifests.documents(files[:1], sys.stdin.buffer))
+    every = _bundle(chain(first, manifests.documents(files[1:], sys.stdin.buffer)), files, progress)
     report_warnings(every.warnings)
     report_refused(every.refused)
     return bundle(first), every

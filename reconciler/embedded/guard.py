@@ -10,15 +10,8 @@ from reconciler.api.validation.bodies import Refusal, bad_request, encode, inval
 from reconciler.api.validation.fields import Cause, Field
 from reconciler.api.validation.kinds import GroupVersion, Object
 from reconciler.api.validation.served_kinds import CLAIM
-from reconciler.embedded.accounts import (
-    ANONYMOUS,
-    AUTHENTICATED,
-    AccessRequest,
-    Account,
-    Roles,
-    account,
-    service_account_parts,
-)
+from reconciler.embedded import accounts
+from reconciler.embedded.accounts import account
 from reconciler.embedded.bodies import decode_body
 from reconciler.embedded.routing import Request, Response, Target
 
@@ -31,8 +24,8 @@ _UNSERVED = ("impersonate-uid", "impersonate-extra-")
 class Impersonation(Struct, frozen=True):
     """Whom a sender wants to be."""
 
-    account: Account
-    needed: tuple[AccessRequest, ...]
+    account: accounts.Account
+    needed: tuple[accounts.AccessRequest, ...]
     """What the sender must be allowed: to impersonate the user, and each group that it names"""
 
 
@@ -52,25 +45,25 @@ def read_impersonation(request: Request) -> Impersonation | None:
     return None
 
 
-def _impersonated(name: str, groups: Sequence[str]) -> Account:
+def _impersonated(name: str, groups: Sequence[str]) -> accounts.Account:
     """Without groups, a service account is in those of service accounts."""
     if not groups:
-        return ANONYMOUS if name == ANONYMOUS.name else account(name)
-    if {AUTHENTICATED, *ANONYMOUS.groups} & {*groups}:
-        return Account(name, frozenset(groups))
-    added = ANONYMOUS.groups if name == ANONYMOUS.name else {AUTHENTICATED}
-    return Account(name, frozenset({*groups, *added}))
+        return accounts.ANONYMOUS if name == accounts.ANONYMOUS.name else account(name)
+    if {accounts.AUTHENTICATED, *accounts.ANONYMOUS.groups} & {*groups}:
+        return accounts.Account(name, frozenset(groups))
+    added = accounts.ANONYMOUS.groups if name == accounts.ANONYMOUS.name else {accounts.AUTHENTICATED}
+    return accounts.Account(name, frozenset({*groups, *added}))
 
 
-def _for_user(name: str) -> AccessRequest:
-    parts = service_account_parts(name)
+def _for_user(name: str) -> accounts.AccessRequest:
+    parts = accounts.service_account_parts(name)
     if parts is None:
-        return AccessRequest(_IMPERSONATE, "", "users", name=name)
-    return AccessRequest(_IMPERSONATE, "", "serviceaccounts", *parts)
+        return accounts.AccessRequest(_IMPERSONATE, "", "users", name=name)
+    return accounts.AccessRequest(_IMPERSONATE, "", "serviceaccounts", *parts)
 
 
-def _for_group(name: str) -> AccessRequest:
-    return AccessRequest(_IMPERSONATE, "", "groups", name=name)
+def _for_group(name: str) -> accounts.AccessRequest:
+    return accounts.AccessRequest(_IMPERSONATE, "", "groups", name=name)
 
 
 MASTERS = "system:masters"
@@ -95,11 +88,11 @@ _BOUND = ("allocation", "reservedFor")
 class Guard:
     """Enforces tokens and roles."""
 
-    def __init__(self, tokens: Mapping[str, Account], roles: Roles) -> None:
+    def __init__(self, tokens: Mapping[str, accounts.Account], roles: accounts.Roles) -> None:
         self._tokens = dict(tokens)
         self.roles = roles
 
-    def account(self, request: Request) -> Account:
+    def account(self, request: Request) -> accounts.Account:
         """The account that a request is judged by: its sender, or the account that the sender impersonates.
 
         Raises a 401 for an unknown token, a 403 if the sender may not impersonate that account.
@@ -112,64 +105,66 @@ class Guard:
                 raise _forbidden(sender, access, access.name)
         return wanted.account
 
-    def _sender(self, request: Request) -> Account:
+    def _sender(self, request: Request) -> accounts.Account:
         given = request.headers.get("Authorization", "")
         if not given:
-            return ANONYMOUS
+            return accounts.ANONYMOUS
         scheme, _, token = given.partition(" ")
         found = self.account_of(token.strip()) if scheme.lower() == "bearer" else None
         if found is None:
             raise Refusal(401, "Unauthorized", "Unauthorized")
         return found
 
-    def account_of(self, token: str) -> Account | None:
+    def account_of(self, token: str) -> accounts.Account | None:
         """The account of a token."""
         return self._tokens.get(token)
 
-    def allows(self, account: Account, access: AccessRequest) -> bool:
+    def allows(self, account: accounts.Account, access: accounts.AccessRequest) -> bool:
         """Whether an account may make a request that it sent."""
         return self.would_allow(account, access)
 
-    def would_allow(self, account: Account, access: AccessRequest) -> bool:
+    def would_allow(self, account: accounts.Account, access: accounts.AccessRequest) -> bool:
         """Whether the account is allowed the access."""
         return (
             MASTERS in account.groups
             or (access.path in _FOR_ALL and access.verb == "get")
-            or (_is_discovery(access) and AUTHENTICATED in account.groups)
+            or (_is_discovery(access) and accounts.AUTHENTICATED in account.groups)
             or self.roles.allows(account, access)
         )
 
-    def rules(self, account: Account, namespace: str) -> list[Object]:
+    def rules(self, account: accounts.Account, namespace: str) -> list[Object]:
         """What the account may do in a namespace, as in a SelfSubjectRulesReview."""
         if MASTERS in account.groups:
             return EVERYTHING
-        paths = [*_FOR_ALL, *(_DISCOVERY if AUTHENTICATED in account.groups else ())]
+        paths = [*_FOR_ALL, *(_DISCOVERY if accounts.AUTHENTICATED in account.groups else ())]
         public = {"verbs": ["get"], "nonResourceURLs": paths}
         return [public, *self.roles.rules(account, namespace)]
 
-    def check_path(self, account: Account, request: Request) -> None:
+    def check_path(self, account: accounts.Account, request: Request) -> None:
         """Check a path that names no resource. Raises a 403."""
-        access = AccessRequest(
+        access = accounts.AccessRequest(
             _VERBS.get(request.method, request.method.lower()), path=request.path.rstrip("/")
         )
         if not self.allows(account, access):
             message = f'forbidden: User "{account.name}" cannot {access.verb} path "{request.path}"'
             raise Refusal(403, "Forbidden", message, details={})
 
-    def check(self, account: Account, request: Request, target: Target) -> None:
+    def check(self, account: accounts.Account, request: Request, target: Target) -> None:
         """Check an operation on a resource. Raises a 403."""
         resource = target.kind.plural + (f"/{target.subresource}" if target.subresource else "")
         verb = _verb(request, target)
-        access = AccessRequest(verb, target.served.group, resource, target.namespace, _name(request, target))
+        access = accounts.AccessRequest(
+            verb, target.served.group, resource, target.namespace, _name(request, target)
+        )
         if not self.allows(account, access):
             raise _forbidden(account, access, target.name)
 
     def protect_allocation(
-        self, account: Account, request: Request, target: Target, change: Callable[[Object], Any]
+        self, account: accounts.Account, request: Request, target: Target, change: Callable[[Object], Any]
     ) -> Callable[[Object], Any]:
         """`change`, refused with a 422 if it changes an allocation without permission (ST-8)."""
         verb = _verb(request, target)
-        access = AccessRequest(verb, CLAIM.group, "resourceclaims/binding")
+        access = accounts.AccessRequest(verb, CLAIM.group, "resourceclaims/binding")
         if target.kind is not CLAIM or target.subresource != "status" or self.allows(account, access):
             return change
 
@@ -196,22 +191,22 @@ class OpenGuard(Guard):
     """The guard of a server without tokens: whoever sends a request is allowed everything."""
 
     def __init__(self) -> None:
-        super().__init__({}, Roles())
+        super().__init__({}, accounts.Roles())
 
-    def account(self, _request: Request) -> Account:
+    def account(self, _request: Request) -> accounts.Account:
         """See `Guard.account`."""
         return UNSECURED
 
-    def would_allow(self, _account: Account, _access: AccessRequest) -> bool:
+    def would_allow(self, _account: accounts.Account, _access: accounts.AccessRequest) -> bool:
         """See `Guard.would_allow`."""
         return True
 
-    def rules(self, _account: Account, _namespace: str) -> list[Object]:
+    def rules(self, _account: accounts.Account, _namespace: str) -> list[Object]:
         """See `Guard.rules`."""
         return EVERYTHING
 
 
-def _forbidden(account: Account, access: AccessRequest, name: str) -> Refusal:
+def _forbidden(account: accounts.Account, access: accounts.AccessRequest, name: str) -> Refusal:
     """A 403 about an access to a resource; `name` is that of the object, if the request has one."""
     plural = access.resource.partition("/")[0]
     qualified = f"{plural}.{access.group}".rstrip(".")
@@ -248,7 +243,7 @@ def _name(request: Request, target: Target) -> str:
     return next((match["name"] for match in found if match), "")
 
 
-def _is_discovery(access: AccessRequest) -> bool:
+def _is_discovery(access: accounts.AccessRequest) -> bool:
     top = access.path.strip("/").split("/")[0]
     return access.verb == "get" and top in ("api", "apis", "openapi")
 
@@ -283,7 +278,7 @@ REVIEWS = (_SELF, _TOKEN, _SELF_ACCESS, _SELF_RULES, _ACCESS)
 _BY_PATH: Mapping[str, ReviewKind] = {review.path: review for review in REVIEWS}
 
 
-def answer_review(guard: Guard, sender: Account, request: Request) -> Response | None:
+def answer_review(guard: Guard, sender: accounts.Account, request: Request) -> Response | None:
     """The response to a review, with status 201; None for any other path. Raises a Refusal."""
     review = _BY_PATH.get(request.path)
     if review is None:
@@ -298,16 +293,16 @@ def answer_review(guard: Guard, sender: Account, request: Request) -> Response |
     return Response(201, encode({**head, "spec": {}, "status": status}))
 
 
-def _check(guard: Guard, sender: Account, review: ReviewKind) -> None:
+def _check(guard: Guard, sender: accounts.Account, review: ReviewKind) -> None:
     group, resource = review.served.group, review.plural
-    if review.is_about_sender and AUTHENTICATED in sender.groups:
+    if review.is_about_sender and accounts.AUTHENTICATED in sender.groups:
         return
-    if not guard.would_allow(sender, AccessRequest("create", group, resource)):
+    if not guard.would_allow(sender, accounts.AccessRequest("create", group, resource)):
         message = f'{resource}.{group} is forbidden: User "{sender.name}" cannot create resource "{resource}"'
         raise Refusal(403, "Forbidden", message, details={"group": group, "kind": resource})
 
 
-def _status(guard: Guard, sender: Account, review: ReviewKind, spec: Field) -> Object:
+def _status(guard: Guard, sender: accounts.Account, review: ReviewKind, spec: Field) -> Object:
     if review is _TOKEN:
         return _token(guard, spec["token"].text())
     if review is _SELF:
@@ -325,16 +320,16 @@ def _token(guard: Guard, token: str) -> Object:
     return {"authenticated": True, "user": _user(found)}
 
 
-def _user(who: Account) -> Object:
+def _user(who: accounts.Account) -> Object:
     return {"username": who.name, "groups": sorted(who.groups)}
 
 
-def _rules(guard: Guard, who: Account, namespace: str) -> Object:
+def _rules(guard: Guard, who: accounts.Account, namespace: str) -> Object:
     about_sender = [review for review in REVIEWS if review.is_about_sender]
     asking = [
         {"verbs": ["create"], "apiGroups": [review.served.group], "resources": [review.plural]}
         for review in about_sender
-        if AUTHENTICATED in who.groups
+        if accounts.AUTHENTICATED in who.groups
     ]
     given = guard.rules(who, namespace)
     return {
@@ -344,17 +339,17 @@ def _rules(guard: Guard, who: Account, namespace: str) -> Object:
     }
 
 
-def _who(spec: Field) -> Account:
-    return Account(spec["user"].text(), frozenset(group.text() for group in spec["groups"].items()))
+def _who(spec: Field) -> accounts.Account:
+    return accounts.Account(spec["user"].text(), frozenset(group.text() for group in spec["groups"].items()))
 
 
-def _what(spec: Field) -> AccessRequest:
+def _what(spec: Field) -> accounts.AccessRequest:
     path = spec["nonResourceAttributes"]
     if path["path"].text():
-        return AccessRequest(path["verb"].text(), path=path["path"].text())
+        return accounts.AccessRequest(path["verb"].text(), path=path["path"].text())
     resource = spec["resourceAttributes"]
     part = resource["subresource"].text()
-    return AccessRequest(
+    return accounts.AccessRequest(
         resource["verb"].text(),
         resource["group"].text(),
         resource["resource"].text() + (f"/{part}" if part else ""),

@@ -12,21 +12,8 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from reconciler.allocation.alignment.partitions import (
-    InOrder,
-    Only,
-    PartitionedRequest,
-    decide_partitioned,
-    partitioned_requests,
-)
-from reconciler.allocation.alignment.preferences import (
-    NODE,
-    Alignment,
-    alignments,
-    exact,
-    has_preferences,
-    limit,
-)
+from reconciler.allocation.alignment import partitions, preferences
+from reconciler.allocation.alignment.preferences import alignments
 from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.dra.budget import STEPS, UNLIMITED, Budget
 from reconciler.allocation.dra.charging import Charging, Companions
@@ -59,7 +46,7 @@ class SplitClaim(Struct, frozen=True):
     claim: ResourceClaim
     parts: Mapping[str, tuple[str, ...]]
     """Request -> its parts, for requests that are split"""
-    alignments: tuple[Alignment, ...]
+    alignments: tuple[preferences.Alignment, ...]
     """Without `pairs`, over requests of `claim`"""
 
     def parts_of(self, request: str) -> tuple[str, ...]:
@@ -79,7 +66,7 @@ class SplitClaim(Struct, frozen=True):
         return replace_plan(plan, allocation=plan.allocation.model_copy(update={"devices": given}))
 
 
-def split_claim(claim: ResourceClaim, alignments: Sequence[Alignment]) -> SplitClaim:
+def split_claim(claim: ResourceClaim, alignments: Sequence[preferences.Alignment]) -> SplitClaim:
     """A claim with its requests split as alignments in pairs need it."""
     devices = claim.spec.devices
     names = [request.name for request in devices.requests]
@@ -87,7 +74,7 @@ def split_claim(claim: ResourceClaim, alignments: Sequence[Alignment]) -> SplitC
     parts = {
         request.name: tuple(f"{request.name}{MARK}{number}" for number in range(asked.wanted))
         for request in devices.requests
-        if request.name in paired and (asked := exact(request)) is not None and asked.wanted > 1
+        if request.name in paired and (asked := preferences.exact(request)) is not None and asked.wanted > 1
     }
     aligned = tuple(_aligned(alignments, names, parts))
     if not parts:
@@ -104,8 +91,8 @@ def split_claim(claim: ResourceClaim, alignments: Sequence[Alignment]) -> SplitC
 
 
 def _aligned(
-    alignments: Iterable[Alignment], names: Sequence[str], parts: Mapping[str, tuple[str, ...]]
-) -> Iterator[Alignment]:
+    alignments: Iterable[preferences.Alignment], names: Sequence[str], parts: Mapping[str, tuple[str, ...]]
+) -> Iterator[preferences.Alignment]:
     for alignment in alignments:
         requests = alignment.requests or tuple(names)
         pieces = [parts.get(name, (name,)) for name in requests]
@@ -164,7 +151,7 @@ NodeNames = Collection[str] | None
 
 def misaligned(
     claims: Sequence[ResourceClaim],
-    alignments: Sequence[tuple[int, Alignment]],
+    alignments: Sequence[tuple[int, preferences.Alignment]],
     nodes: NodeNames,
     snapshot: Snapshot,
 ) -> Unsatisfied:
@@ -185,7 +172,7 @@ def misaligned(
 def unpartitioned(
     refused: Unsatisfied,
     claims: Sequence[ResourceClaim],
-    partitioned: Iterable[PartitionedRequest],
+    partitioned: Iterable[partitions.PartitionedRequest],
     nodes: NodeNames,
     snapshot: Snapshot,
 ) -> Unsatisfied:
@@ -239,7 +226,7 @@ def decide(
     without: Collection[PreferenceKey] = (),
     companions: Companions | None = None,
     charging: Charging | None = None,
-    only: Only | None = None,
+    only: partitions.Only | None = None,
     policy: Policy | None = None,
     pod: PodRoom | None = None,
 ) -> Granted | Unsatisfied:
@@ -277,11 +264,11 @@ def _decide(
     snapshot: Snapshot,
     nodes: NodeChoices,
     without: Collection[PreferenceKey],
-    only: Only | None,
-    prefer: InOrder | None,
+    only: partitions.Only | None,
+    prefer: partitions.InOrder | None,
     allocate_on: Callable[..., Granted | Unsatisfied],
 ) -> Granted | Unsatisfied:
-    if not has_preferences(claims, snapshot.classes):
+    if not preferences.has_preferences(claims, snapshot.classes):
         return allocate_on(claims, snapshot, nodes=nodes, only=only)
     try:
         splits = [
@@ -289,7 +276,9 @@ def _decide(
             for at, claim in enumerate(claims)
             for numbered in [list(enumerate(alignments(claim, snapshot.classes)))]
         ]
-        partitioned = [one for one in partitioned_requests(claims, snapshot) if one.at not in without]
+        partitioned = [
+            one for one in partitions.partitioned_requests(claims, snapshot) if one.at not in without
+        ]
     except Malformed as exc:
         return Unsatisfied(tuple(claim.key for claim in claims), Reason.PREFERENCES_INVALID, str(exc))
     considered = None if nodes is None else tuple(nodes)
@@ -303,16 +292,16 @@ class _Decision(Struct, eq=False):
 
     _claims: Sequence[ResourceClaim]
     _splits: Sequence[SplitClaim]
-    _partitioned: Sequence[PartitionedRequest]
+    _partitioned: Sequence[partitions.PartitionedRequest]
     _nodes: tuple[str, ...] | None
     _snapshot: Snapshot
     _allocate: Callable[..., Granted | Unsatisfied]
-    _only: Only
-    _prefer: InOrder | None
+    _only: partitions.Only
+    _prefer: partitions.InOrder | None
     _steps: int = 0
 
     @property
-    def _alignments(self) -> list[tuple[int, Alignment]]:
+    def _alignments(self) -> list[tuple[int, preferences.Alignment]]:
         return [(at, alignment) for at, one in enumerate(self._splits) for alignment in one.alignments]
 
     def decide(self) -> Granted | Unsatisfied:
@@ -359,11 +348,11 @@ class _Decision(Struct, eq=False):
         limits: dict[int, list[DeviceConstraint]] = {}
         for (at, alignment), level in zip(self._alignments, levels, strict=True):
             tier = alignment.accepted[level]
-            if tier != NODE:
-                limits.setdefault(at, []).append(limit(tier, alignment.requests))
+            if tier != preferences.NODE:
+                limits.setdefault(at, []).append(preferences.limit(tier, alignment.requests))
         claims = [_limited(one.claim, limits.get(at, ())) for at, one in enumerate(self._splits)]
 
-        def allocate_on(only: Only, nodes: NodeChoices) -> Granted | Unsatisfied:
+        def allocate_on(only: partitions.Only, nodes: NodeChoices) -> Granted | Unsatisfied:
             both = {
                 key: rows & self._only[key] if key in self._only else rows
                 for key, rows in {**self._only, **only}.items()
@@ -379,7 +368,9 @@ class _Decision(Struct, eq=False):
 
         if not self._partitioned:
             return allocate_on({}, self._nodes)
-        return decide_partitioned(self._partitioned, self._nodes, self._snapshot, allocate_on, self._prefer)
+        return partitions.decide_partitioned(
+            self._partitioned, self._nodes, self._snapshot, allocate_on, self._prefer
+        )
 
     def _answer(self, outcome: Granted | Unsatisfied, levels: Levels) -> Granted | Unsatisfied:
         """The answer with the original request names and the tiers that were reached."""
@@ -402,7 +393,9 @@ class _Decision(Struct, eq=False):
             return plain
         if outcome.reason is Reason.PARTITION:
             return unpartitioned(outcome, self._claims, self._partitioned, self._nodes, self._snapshot)
-        alignments = [(at, alignment) for at, alignment in self._alignments if alignment.required != NODE]
+        alignments = [
+            (at, alignment) for at, alignment in self._alignments if alignment.required != preferences.NODE
+        ]
         if not alignments or outcome.reason is Reason.GAVE_UP:
             return replace(outcome, message=_original_names(outcome.message))
         return misaligned(self._claims, alignments, self._nodes, self._snapshot)

@@ -7,15 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 from reconciler.allocation.dra.constraints import ANY_DOMAIN
-from reconciler.api.objects.claims import (
-    EXACT_COUNT,
-    OWN_DRIVER,
-    DeviceClass,
-    DeviceConstraint,
-    DeviceRequest,
-    ExactDeviceRequest,
-    ResourceClaim,
-)
+from reconciler.api.objects import claims as api
 from reconciler.api.objects.model import ON_USE, Bool, Model, Str, Tuple
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.validating import read_as
@@ -107,7 +99,7 @@ _PARTITION: TypeAdapter[Any] = TypeAdapter(PartitionPreference)
 _CONFIG: TypeAdapter[Any] = TypeAdapter(ClassAlignment | Table, config=ON_USE)
 
 
-def has_preferences(claims: Sequence[ResourceClaim], classes: Mapping[str, DeviceClass]) -> bool:
+def has_preferences(claims: Sequence[api.ResourceClaim], classes: Mapping[str, api.DeviceClass]) -> bool:
     """Whether claims or their classes have preferences. Cheap, since most have none."""
     for claim in claims:
         annotations = claim.metadata.annotations
@@ -120,7 +112,7 @@ def has_preferences(claims: Sequence[ResourceClaim], classes: Mapping[str, Devic
     return False
 
 
-def preferences_of(claim: ResourceClaim) -> tuple[str, ...]:
+def preferences_of(claim: api.ResourceClaim) -> tuple[str, ...]:
     """The preferences in the annotations of a claim, as text."""
     annotations = claim.metadata.annotations
     if not annotations:  # most claims
@@ -128,7 +120,7 @@ def preferences_of(claim: ResourceClaim) -> tuple[str, ...]:
     return annotations.get(JOINT, ""), annotations.get(PARTITION, "")
 
 
-def alignments(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> tuple[Alignment, ...]:
+def alignments(claim: api.ResourceClaim, classes: Mapping[str, api.DeviceClass]) -> tuple[Alignment, ...]:
     """The alignments of a claim: those of its annotation, otherwise those of its classes.
 
     Raises Malformed for an invalid annotation, and for names of requests that do not exist.
@@ -142,7 +134,7 @@ def alignments(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> tupl
     return found
 
 
-def partition_preference(claim: ResourceClaim) -> PartitionPreference | None:
+def partition_preference(claim: api.ResourceClaim) -> PartitionPreference | None:
     """The partition preference of a claim. Raises Malformed."""
     text = claim.metadata.annotations.get(PARTITION)
     if text is None:
@@ -152,13 +144,13 @@ def partition_preference(claim: ResourceClaim) -> PartitionPreference | None:
     return preference
 
 
-def limit(tier: str, requests: tuple[str, ...]) -> DeviceConstraint:
+def limit(tier: str, requests: tuple[str, ...]) -> api.DeviceConstraint:
     """The constraint of requests that share a tier. No requests means all."""
     attribute = tier if "/" in tier else f"{ANY_DOMAIN}/{tier}"
-    return DeviceConstraint(requests=requests, match_attribute=attribute)
+    return api.DeviceConstraint(requests=requests, match_attribute=attribute)
 
 
-def table_of(known: DeviceClass) -> Table | None:
+def table_of(known: api.DeviceClass) -> Table | None:
     """The partitions of a class. Raises Malformed."""
     tables = [config for config in _configs(known) if isinstance(config, Table)]
     if len(tables) > 1:
@@ -166,14 +158,14 @@ def table_of(known: DeviceClass) -> Table | None:
     return tables[0] if tables else None
 
 
-def exact(request: DeviceRequest) -> ExactDeviceRequest | None:
+def exact(request: api.DeviceRequest) -> api.ExactDeviceRequest | None:
     """The request, if it is for a number of devices of one class, without adminAccess."""
     asked = request.exactly
-    plain = asked is not None and asked.allocation_mode == EXACT_COUNT and not asked.admin_access
+    plain = asked is not None and asked.allocation_mode == api.EXACT_COUNT and not asked.admin_access
     return asked if plain else None
 
 
-def _of_classes(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> Iterator[Alignment]:
+def _of_classes(claim: api.ResourceClaim, classes: Mapping[str, api.DeviceClass]) -> Iterator[Alignment]:
     wanted = {request.name: _classes_of(request) for request in claim.spec.devices.requests}
     seen: set[str] = set()
     for of_request in wanted.values():
@@ -188,29 +180,29 @@ def _of_classes(claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> Ite
                     yield config.model_copy(update={"requests": requests})
 
 
-def _classes_of(request: DeviceRequest) -> tuple[str, ...]:
+def _classes_of(request: api.DeviceRequest) -> tuple[str, ...]:
     if request.exactly is not None:
         return (request.exactly.device_class_name,)
     return tuple(alternative.device_class_name for alternative in request.first_available)
 
 
-def _addressed(known: DeviceClass) -> bool:
-    return any(one.opaque is not None and one.opaque.driver == OWN_DRIVER for one in known.spec.config)
+def _addressed(known: api.DeviceClass) -> bool:
+    return any(one.opaque is not None and one.opaque.driver == api.OWN_DRIVER for one in known.spec.config)
 
 
-_READ: OfObjects[DeviceClass, tuple[ClassAlignment | Table, ...]] = OfObjects(256)
+_READ: OfObjects[api.DeviceClass, tuple[ClassAlignment | Table, ...]] = OfObjects(256)
 """Configurations of classes. They depend on the frozen object alone: all snapshots and threads share them."""
 
 
-def _configs(known: DeviceClass) -> tuple[ClassAlignment | Table, ...]:
+def _configs(known: api.DeviceClass) -> tuple[ClassAlignment | Table, ...]:
     """Our configurations of a class. Read once for each object."""
     return _READ.of(known, lambda: _read_class(known)) if _addressed(known) else ()
 
 
-def _read_class(known: DeviceClass) -> tuple[ClassAlignment | Table, ...]:
+def _read_class(known: api.DeviceClass) -> tuple[ClassAlignment | Table, ...]:
     found: list[ClassAlignment | Table] = []
     for number, config in enumerate(known.spec.config):
-        if config.opaque is None or config.opaque.driver != OWN_DRIVER:
+        if config.opaque is None or config.opaque.driver != api.OWN_DRIVER:
             continue
         field = f"spec.config[{number}].opaque.parameters"
         try:
@@ -230,7 +222,7 @@ def _first(exc: ValidationError, parameters: Any) -> str:
     return ".".join(map(str, problem["loc"][1:])) + f": {problem['msg']}"
 
 
-def _check(subject: str, claim: ResourceClaim, alignment: Alignment) -> None:
+def _check(subject: str, claim: api.ResourceClaim, alignment: Alignment) -> None:
     _known(subject, JOINT, claim, alignment.requests)
     if alignment.required != NODE and alignment.required not in alignment.tiers:
         raise Malformed(subject, JOINT, f"required is {alignment.required}, which is not among the tiers")
@@ -245,14 +237,14 @@ def _check(subject: str, claim: ResourceClaim, alignment: Alignment) -> None:
         raise Malformed(subject, JOINT, "pairs needs exact requests with the same count")
 
 
-def _known(subject: str, annotation: str, claim: ResourceClaim, names: Sequence[str]) -> None:
+def _known(subject: str, annotation: str, claim: api.ResourceClaim, names: Sequence[str]) -> None:
     known = {request.name for request in claim.spec.devices.requests}
     for name in names:
         if name not in known:
             raise Malformed(subject, annotation, f"there is no request {name}; the claim has {sorted(known)}")
 
 
-def narrowed(claim: ResourceClaim, kept: Collection[str]) -> ResourceClaim:
+def narrowed(claim: api.ResourceClaim, kept: Collection[str]) -> api.ResourceClaim:
     """The claim with only those preferences of its annotations that concern requests in `kept`.
 
     The annotations must be valid. Preferences of classes need no change: they follow the requests.

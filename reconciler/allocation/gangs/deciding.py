@@ -15,20 +15,9 @@ from kernels.types import Mask
 from reconciler.allocation.dra.availability import available
 from reconciler.allocation.dra.budget import Budget, SelectorsNotRun
 from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
+from reconciler.allocation.gangs import kinds as gang_kinds
 from reconciler.allocation.gangs.attempts import OutOfSteps, Pace
 from reconciler.allocation.gangs.domains import Domain, Domains, Tiers
-from reconciler.allocation.gangs.kinds import (
-    NO_TOPOLOGY,
-    UNPLACED,
-    AskedGroup,
-    GangGranted,
-    GangQuestion,
-    GangUnsatisfied,
-    Kind,
-    Seat,
-    kinds_of,
-    pod_interactions,
-)
 from reconciler.allocation.gangs.places import Likeness, Places, leave
 from reconciler.allocation.gangs.search import Field, Partial, Search, Taken
 from reconciler.allocation.gangs.trees import TreeDecision
@@ -45,39 +34,45 @@ from reconciler.state.pods.terms import affinity_of, anti_affinity_of, ports_of
 from reconciler.state.trial import Trial
 
 
-def no_domain(question: GangQuestion, key: str) -> GangUnsatisfied:
+def no_domain(question: gang_kinds.GangQuestion, key: str) -> gang_kinds.GangUnsatisfied:
     """A required tier names nothing."""
     message = (
         f"gang {question.gang} requires {key}, which is no label of a node and no attribute of a device; "
         "correct the gang's topology, or label the nodes"
     )
-    return GangUnsatisfied(NO_TOPOLOGY, message)
+    return gang_kinds.GangUnsatisfied(gang_kinds.NO_TOPOLOGY, message)
 
 
 def refused(
-    question: GangQuestion, field: Field, domains: Sequence[Domain], fits: int, steps: int, *, gave_up: bool
-) -> GangUnsatisfied:
+    question: gang_kinds.GangQuestion,
+    field: Field,
+    domains: Sequence[Domain],
+    fits: int,
+    steps: int,
+    *,
+    gave_up: bool,
+) -> gang_kinds.GangUnsatisfied:
     """No domain holds the minimum, as far as the search knows. `domains` meet the required tiers only."""
     if gave_up:
         message = (
             f"gave up after {steps} steps; {fits} of {_pods(question)} were placed together, "
             f"{question.least} are needed. It is unknown whether they fit"
         )
-        return GangUnsatisfied(Reason.GAVE_UP, message, fits, steps=steps)
+        return gang_kinds.GangUnsatisfied(Reason.GAVE_UP, message, fits, steps=steps)
     error = next((kind for kind in field.kinds if kind.error is not None), None)
     if error is not None and error.error is not None:
         text = f"pod {error.pod.key}: {error.error}"
-        return GangUnsatisfied(str(error.error.reason), text, steps=steps)
+        return gang_kinds.GangUnsatisfied(str(error.error.reason), text, steps=steps)
     best = max(domains, key=lambda domain: domain.most, default=None)
     if best is None and not any(tier.required for tier in question.tiers):
-        return GangUnsatisfied(UNPLACED, "there are no nodes", steps=steps)
+        return gang_kinds.GangUnsatisfied(gang_kinds.UNPLACED, "there are no nodes", steps=steps)
     if best is None:
         message = f"no node has all labels that gang {question.gang} requires: {_keys(question)}"
         if question.nodes:
             message += ", with the values of the nodes on which its other pods are"
         if gone := sorted({*question.nodes} - {*field.order}):
             message += f"; of these, {', '.join(gone)} {'does' if len(gone) == 1 else 'do'} not exist"
-        return GangUnsatisfied(UNPLACED, message, steps=steps)
+        return gang_kinds.GangUnsatisfied(gang_kinds.UNPLACED, message, steps=steps)
     short = tuple(_short(best, field.kinds, question.least))
     left_out = "; ".join(
         dict.fromkeys(
@@ -89,8 +84,8 @@ def refused(
     )
     if not short and (minds := _what_pods_mind(field)):
         message += f". Nodes that have pods of the gang exclude others of it by {' and '.join(minds)}"
-    return GangUnsatisfied(
-        UNPLACED, f"{message}. {left_out}" if left_out else message, best.most, short, steps
+    return gang_kinds.GangUnsatisfied(
+        gang_kinds.UNPLACED, f"{message}. {left_out}" if left_out else message, best.most, short, steps
     )
 
 
@@ -116,7 +111,7 @@ def too_few(
     return message
 
 
-def _short(domain: Domain, kinds: Sequence[Kind], least: int) -> list[tuple[str, int]]:
+def _short(domain: Domain, kinds: Sequence[gang_kinds.Kind], least: int) -> list[tuple[str, int]]:
     """What the domain lacks for the first members of the minimum."""
     first = sorted((position, kind.number) for kind in kinds for position in kind.positions)[:least]
     numbers = [sum(number == kind.number for _, number in first) for kind in kinds]
@@ -135,7 +130,7 @@ def _what_pods_mind(field: Field) -> list[str]:
     return [name for name, minds in found.items() if minds]
 
 
-def _pods(question: GangQuestion) -> str:
+def _pods(question: gang_kinds.GangQuestion) -> str:
     return _number(len(question.members))
 
 
@@ -143,7 +138,7 @@ def _number(pods: int) -> str:
     return f"{pods} pod{'' if pods == 1 else 's'}"
 
 
-def _keys(question: GangQuestion) -> str:
+def _keys(question: gang_kinds.GangQuestion) -> str:
     return ", ".join(tier.key for tier in question.tiers if tier.required)
 
 
@@ -152,8 +147,8 @@ HARD_DOMAINS = 10
 
 
 def decide_gang(
-    question: GangQuestion, trial: Trial, *, steps: int, budget: Budget
-) -> GangGranted | GangUnsatisfied:
+    question: gang_kinds.GangQuestion, trial: Trial, *, steps: int, budget: Budget
+) -> gang_kinds.GangGranted | gang_kinds.GangUnsatisfied:
     """Places for all members that fit together, at least the minimum, or why there are none.
 
     On success the seats are placed in the trial; otherwise it is as before. `steps` bounds the devices and
@@ -163,7 +158,7 @@ def decide_gang(
     Unfinished as `budget` does; the caller then leaves the trial.
     """
     if not question.members:
-        return GangGranted(())
+        return gang_kinds.GangGranted(())
     mark = trial.mark()
     outcome, gave_up = _decide(question, trial, steps, budget)
     if gave_up and not question.policies.order_nothing:
@@ -174,24 +169,24 @@ def decide_gang(
         else:
             trial.back_to(mark)
             outcome, _ = _decide(question, trial, steps, budget)
-    if isinstance(outcome, GangUnsatisfied):
+    if isinstance(outcome, gang_kinds.GangUnsatisfied):
         trial.back_to(mark)
     return outcome
 
 
-def _places(outcome: GangGranted | GangUnsatisfied) -> int:
-    return len(outcome.seats) if isinstance(outcome, GangGranted) else 0
+def _places(outcome: gang_kinds.GangGranted | gang_kinds.GangUnsatisfied) -> int:
+    return len(outcome.seats) if isinstance(outcome, gang_kinds.GangGranted) else 0
 
 
 def _decide(
-    question: GangQuestion, trial: Trial, steps: int, budget: Budget
-) -> tuple[GangGranted | GangUnsatisfied, bool]:
+    question: gang_kinds.GangQuestion, trial: Trial, steps: int, budget: Budget
+) -> tuple[gang_kinds.GangGranted | gang_kinds.GangUnsatisfied, bool]:
     """The answer, and whether the search gave up somewhere."""
     before = leave(question, trial)
     snapshot = trial.snapshot
     try:
-        company = pod_interactions(question.members, trial.nodes)
-        kinds = kinds_of(question.members, snapshot, trial.nodes, company, question.tree)
+        company = gang_kinds.pod_interactions(question.members, trial.nodes)
+        kinds = gang_kinds.kinds_of(question.members, snapshot, trial.nodes, company, question.tree)
         # Here, for a thread works on a fork, which can refuse what is not listed but not have it listed.
         placement = Placement(trial.nodes, supposed=trial.supposed)
         for kind in kinds:
@@ -202,7 +197,7 @@ def _decide(
             raise SelectorsNotRun("the selectors must run on the fleet first")
         places = Places(kinds, company, trial)
     except Rejected as exc:
-        return GangUnsatisfied(refusal_reason(exc), str(exc)), False
+        return gang_kinds.GangUnsatisfied(refusal_reason(exc), str(exc)), False
     apart, order = _apart(shapes, snapshot), snapshot.topology.order
     field = Field(kinds, company, places, trial, apart, order, question.policies)
     if question.tree is not None:
@@ -230,13 +225,13 @@ def _decide(
 
 
 def _decide_tree(
-    question: GangQuestion,
-    tree: AskedGroup,
+    question: gang_kinds.GangQuestion,
+    tree: gang_kinds.AskedGroup,
     field: Field,
     before: dict[ObjectKey, str],
     steps: int,
     budget: Budget,
-) -> tuple[GangGranted | GangUnsatisfied, bool]:
+) -> tuple[gang_kinds.GangGranted | gang_kinds.GangUnsatisfied, bool]:
     """The same for a tree of groups."""
     used = _policies_of(question, field.kinds, field.trial.snapshot)
     pace = Pace(budget, HARD_DOMAINS * steps)
@@ -254,7 +249,9 @@ def _decide_tree(
     return decision.refusal(), False
 
 
-def _policies_of(question: GangQuestion, kinds: Sequence[Kind], snapshot: Snapshot) -> str:
+def _policies_of(
+    question: gang_kinds.GangQuestion, kinds: Sequence[gang_kinds.Kind], snapshot: Snapshot
+) -> str:
     """The names of the policies of all members, in order."""
     if question.policies.first_fit:
         return ""
@@ -264,7 +261,7 @@ def _policies_of(question: GangQuestion, kinds: Sequence[Kind], snapshot: Snapsh
     return "+".join(dict.fromkeys(policy.name for policy in found if policy is not None))
 
 
-def _shapes_of_shared(kinds: Sequence[Kind], snapshot: Snapshot) -> Iterator[ClaimShape]:
+def _shapes_of_shared(kinds: Sequence[gang_kinds.Kind], snapshot: Snapshot) -> Iterator[ClaimShape]:
     """The shapes of claims that several members use."""
     for kind in kinds:
         if kind.error is None and kind.shared:
@@ -312,7 +309,7 @@ def _counters_apart(rows: np.ndarray, snapshot: Snapshot) -> bool:
 class _Decision(Struct, eq=False):
     """One decision, once its question is read."""
 
-    question: GangQuestion
+    question: gang_kinds.GangQuestion
     field: Field
     tiers: Tiers
     domains: Domains
@@ -387,13 +384,13 @@ class _Decision(Struct, eq=False):
 
 
 def _granted(
-    question: GangQuestion,
+    question: gang_kinds.GangQuestion,
     field: Field,
     met: tuple[tuple[Tier, str], ...],
     taken: Sequence[Taken],
     before: dict[ObjectKey, str],
     steps: int,
-) -> GangGranted:
+) -> gang_kinds.GangGranted:
     """The seats in the order of the members. A claim in common is planned with the first of its users."""
     order, trial = field.order, field.trial
     place_of = {field.kinds[one.kind].positions[one.member]: one.place for one in taken}
@@ -412,6 +409,6 @@ def _granted(
             if plan.uid not in planned:
                 planned.add(plan.uid)
                 plans.append(plan)
-        seats.append(Seat(member.pod.key, order[place_of[at]], tuple(plans)))
+        seats.append(gang_kinds.Seat(member.pod.key, order[place_of[at]], tuple(plans)))
     came = (field.kinds[one.kind].members[one.member].pod.key for one in taken)
-    return GangGranted(tuple(seats), tuple(left_out), met, steps, order=tuple(came))
+    return gang_kinds.GangGranted(tuple(seats), tuple(left_out), met, steps, order=tuple(came))

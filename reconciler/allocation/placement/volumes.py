@@ -13,16 +13,7 @@ import numpy as np
 from kernels.domains import NONE, Counter, Spans, Vacant, leading
 from kernels.matching import Supply
 from kernels.types import Amounts, Codes, Mask, Rows
-from reconciler.allocation.placement.pod_tests import (
-    BINDING,
-    LIMITS,
-    RESTRICTIONS,
-    ZONES,
-    PodQuestion,
-    PodVolumes,
-    Test,
-    volumes_of,
-)
+from reconciler.allocation.placement import pod_tests
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.storage import (
@@ -33,31 +24,26 @@ from reconciler.api.objects.storage import (
 )
 from reconciler.errors import Rejected
 from reconciler.state.nodes.table import Nodes
-from reconciler.state.volumes.objects import (
-    BETA_REGION,
-    BETA_ZONE,
-    REGION,
-    SEPARATOR,
-    ZONE,
-    migrated,
-    plugin_of,
-    translated_affinity,
-    volume_id,
-)
+from reconciler.state.volumes import objects
 from reconciler.state.volumes.uses import UNLIMITED, Disk, Use, excluding, uses_of
 
-_TOPOLOGY = {BETA_ZONE: ZONE, BETA_REGION: REGION, ZONE: ZONE, REGION: REGION}
+_TOPOLOGY = {
+    objects.BETA_ZONE: objects.ZONE,
+    objects.BETA_REGION: objects.REGION,
+    objects.ZONE: objects.ZONE,
+    objects.REGION: objects.REGION,
+}
 """Labels of zones and regions, and the label of a node that counts where a node lacks the first"""
 
 
-def volumes(question: PodQuestion) -> Iterator[Test]:
+def volumes(question: pod_tests.PodQuestion) -> Iterator[pod_tests.Test]:
     """Volumes: shared disks, attach limits, node affinity and topology, zones."""
     pod = question.pod
     if not pod.spec.volumes:
         return
     for disk in dict.fromkeys(excluding(pod)):
-        yield Test(
-            RESTRICTIONS,
+        yield pod_tests.Test(
+            pod_tests.RESTRICTIONS,
             f"with a pod that uses {disk}",
             Vacant(_disk_counter(question, disk)),
             f"free {disk} on a node",
@@ -65,10 +51,10 @@ def volumes(question: PodQuestion) -> Iterator[Test]:
         )
     if not question.nodes.volumes.considered:
         return
-    found = volumes_of(pod, question.nodes.volumes.objects)
+    found = pod_tests.volumes_of(pod, question.nodes.volumes.objects)
     for problem in found.problems:
         for plugin in problem.plugins:
-            yield Test(plugin, problem.reason, ~question.nodes.every(), problem.remedy)
+            yield pod_tests.Test(plugin, problem.reason, ~question.nodes.every(), problem.remedy)
     yield from _exclusive(question, found)
     yield from _limits(question)
     yield from _bound(question, found)
@@ -84,16 +70,16 @@ def minds_other_pods(pod: Pod, nodes: Nodes) -> bool:
         return True
     if not nodes.volumes.considered:
         return False
-    found, attached = volumes_of(pod, nodes.volumes.objects), nodes.volumes.attached
+    found, attached = pod_tests.volumes_of(pod, nodes.volumes.objects), nodes.volumes.attached
     drivers = {volume.driver for volume in attached.volumes_of(pod)}
     limited = any((attached.limit(driver) != UNLIMITED).any() for driver in drivers)
     return limited or bool(found.delayed or found.exclusive)
 
 
-def _exclusive(question: PodQuestion, found: PodVolumes) -> Iterator[Test]:
+def _exclusive(question: pod_tests.PodQuestion, found: pod_tests.PodVolumes) -> Iterator[pod_tests.Test]:
     for claim in found.exclusive:
-        yield Test(
-            RESTRICTIONS,
+        yield pod_tests.Test(
+            pod_tests.RESTRICTIONS,
             f"while another pod uses {claim.key}, a claim for one pod",
             Vacant(_user_counter(question, claim)),
             f"wait until the other pod that uses {claim.key} ends",
@@ -101,14 +87,14 @@ def _exclusive(question: PodQuestion, found: PodVolumes) -> Iterator[Test]:
         )
 
 
-def _limits(question: PodQuestion) -> Iterator[Test]:
+def _limits(question: pod_tests.PodQuestion) -> Iterator[pod_tests.Test]:
     attached, but = question.nodes.volumes.attached, question.counters.but
     own = attached.volumes_of(question.pod)
     for driver in sorted({volume.driver for volume in own}):
         known = question.nodes.volumes.objects.drivers.get(driver)
         if known is not None and known.spec.prevent_pod_scheduling_if_missing:
-            yield Test(
-                LIMITS,
+            yield pod_tests.Test(
+                pod_tests.LIMITS,
                 f"without the CSI driver {driver}, which preventPodSchedulingIfMissing requires",
                 _installed(question, driver),
                 f"wait until {driver} runs on a node, or add nodes that have it",
@@ -121,8 +107,8 @@ def _limits(question: PodQuestion) -> Iterator[Test]:
             if volume.driver == driver:
                 new += attached.without(volume, but=but)
         full = (limit != UNLIMITED) & (new > 0) & (attached.count(driver, but=but) + new > limit)
-        yield Test(
-            LIMITS,
+        yield pod_tests.Test(
+            pod_tests.LIMITS,
             f"with no more room for volumes of {driver}",
             ~full,
             f"detach volumes of {driver} from a node, or add nodes",
@@ -130,7 +116,7 @@ def _limits(question: PodQuestion) -> Iterator[Test]:
         )
 
 
-def _installed(question: PodQuestion, driver: str) -> Mask:
+def _installed(question: pod_tests.PodQuestion, driver: str) -> Mask:
     """(N,) the nodes on which a CSI driver has registered."""
     nodes = question.nodes
     found = ~nodes.every()
@@ -141,20 +127,20 @@ def _installed(question: PodQuestion, driver: str) -> Mask:
     return found
 
 
-def _bound(question: PodQuestion, found: PodVolumes) -> Iterator[Test]:
+def _bound(question: pod_tests.PodQuestion, found: pod_tests.PodVolumes) -> Iterator[pod_tests.Test]:
     for claim, volume in found.bound:
-        yield Test(
-            BINDING,
+        yield pod_tests.Test(
+            pod_tests.BINDING,
             f"outside the node affinity of the volume of {claim.key}",
             _usable(question, volume),
             f"add nodes that can use PersistentVolume {volume.key}",
         )
 
 
-def _usable(question: PodQuestion, volume: PersistentVolume) -> Mask:
+def _usable(question: pod_tests.PodQuestion, volume: PersistentVolume) -> Mask:
     """(N,) the nodes that can use a volume."""
     nodes = question.nodes
-    plugin = plugin_of(volume.spec)
+    plugin = objects.plugin_of(volume.spec)
     affinity = volume.spec.node_affinity
     selector = affinity.required if affinity is not None else None
     found = nodes.every()
@@ -163,26 +149,26 @@ def _usable(question: PodQuestion, volume: PersistentVolume) -> Mask:
         found[nodes.usable(selector)] = True
     if plugin is None:
         return found
-    translated = translated_affinity(volume, plugin)
-    moved = nodes.every() if volume_id(volume) is not None else ~nodes.every()
+    translated = objects.translated_affinity(volume, plugin)
+    moved = nodes.every() if objects.volume_id(volume) is not None else ~nodes.every()
     if translated is not None and moved.any():
         moved = np.zeros(len(found), dtype=np.bool_)
         moved[nodes.usable(translated)] = True
     for csi_node in nodes.volumes.objects.csi_nodes.values():
         row = nodes.row_of(csi_node.key.name)
-        if row is not None and migrated(csi_node, plugin):
+        if row is not None and objects.migrated(csi_node, plugin):
             found[row] = moved[row]
     return found
 
 
-def _delayed(question: PodQuestion, found: PodVolumes) -> Iterator[Test]:
+def _delayed(question: pod_tests.PodQuestion, found: pod_tests.PodVolumes) -> Iterator[pod_tests.Test]:
     available, but = question.nodes.volumes.available, question.counters.but
     most, taken = len(found.delayed), dict[str, list[Codes]]()
     named: set[ObjectKey] = set()
     for claim, class_ in found.delayed:
         if promised := question.nodes.volumes.promised.node_of(claim.key, but=but):
-            yield Test(
-                BINDING,
+            yield pod_tests.Test(
+                pod_tests.BINDING,
                 f"while {claim.key} gets its volume on node {promised}, for another pod",
                 _only(question, promised) | _with_partners(question, claim, class_),
                 f"wait until {claim.key} is bound",
@@ -190,8 +176,8 @@ def _delayed(question: PodQuestion, found: PodVolumes) -> Iterator[Test]:
             )
             continue
         if (selected := claim.metadata.annotations.get(SELECTED_NODE)) is not None:
-            yield Test(
-                BINDING,
+            yield pod_tests.Test(
+                pod_tests.BINDING,
                 f"while the volume of {claim.key} is made for node {selected}",
                 _only(question, selected),
                 f"wait until the volume of {claim.key} is made",
@@ -204,8 +190,8 @@ def _delayed(question: PodQuestion, found: PodVolumes) -> Iterator[Test]:
             try:
                 numbers = available.matching(claim, most=most, taken=earlier, again=again, but=but)
             except Rejected as exc:
-                yield Test(
-                    BINDING,
+                yield pod_tests.Test(
+                    pod_tests.BINDING,
                     f"while the selector of {claim.key} is invalid",
                     ~question.nodes.every(),
                     f"correct it: {exc}",
@@ -213,21 +199,23 @@ def _delayed(question: PodQuestion, found: PodVolumes) -> Iterator[Test]:
                 continue
             earlier.append(numbers)
             matched = numbers != NONE
-        yield Test(
-            BINDING,
+        yield pod_tests.Test(
+            pod_tests.BINDING,
             f"without a volume for {claim.key}",
             matched | available.provisioned(class_),
             f"create PersistentVolumes of class {class_.key} for more nodes, or widen its allowedTopologies",
         )
-        yield Test(
-            BINDING,
+        yield pod_tests.Test(
+            pod_tests.BINDING,
             f"without room for the volume of {claim.key}",
             matched | available.roomy(class_, claim),
             f"add storage of class {class_.key}",
         )
 
 
-def _with_partners(question: PodQuestion, claim: PersistentVolumeClaim, class_: StorageClass) -> Mask:
+def _with_partners(
+    question: pod_tests.PodQuestion, claim: PersistentVolumeClaim, class_: StorageClass
+) -> Mask:
     """(N,) the nodes that can use the volume of a claim that pods have which are placed together.
 
     Where a volume that has to be made can be used is not known: wherever it could be made, presumably.
@@ -242,14 +230,14 @@ def _with_partners(question: PodQuestion, claim: PersistentVolumeClaim, class_: 
     return volumes.available.provisioned(class_) if existing is None else existing
 
 
-def _only(question: PodQuestion, node: str) -> Mask:
+def _only(question: pod_tests.PodQuestion, node: str) -> Mask:
     found = ~question.nodes.every()
     if (row := question.nodes.row_of(node)) is not None:
         found[row] = True
     return found
 
 
-def _zones(question: PodQuestion, found: PodVolumes) -> Iterator[Test]:
+def _zones(question: pod_tests.PodQuestion, found: pod_tests.PodVolumes) -> Iterator[pod_tests.Test]:
     nodes = question.nodes
     for volume in found.zoned:
         for key, other in _TOPOLOGY.items():
@@ -265,8 +253,8 @@ def _zones(question: PodQuestion, found: PodVolumes) -> Iterator[Test]:
             bare = nodes.every()
             for one in _TOPOLOGY:
                 bare = bare & nodes.labelled_as(one, lambda value: value is None)
-            yield Test(
-                ZONES,
+            yield pod_tests.Test(
+                pod_tests.ZONES,
                 f"outside {key} {', '.join(sorted(values))} of PersistentVolume {volume.key}",
                 inside | bare,
                 f"add nodes in {', '.join(sorted(values))}",
@@ -275,11 +263,11 @@ def _zones(question: PodQuestion, found: PodVolumes) -> Iterator[Test]:
 
 def _zone_values(label: str) -> frozenset[str]:
     """The zones in a label of a volume; none if one is empty: kube-scheduler ignores the label."""
-    values = [one.strip() for one in label.split(SEPARATOR)]
+    values = [one.strip() for one in label.split(objects.SEPARATOR)]
     return frozenset(values) if all(values) else frozenset()
 
 
-def _disk_counter(question: PodQuestion, disk: Disk) -> int:
+def _disk_counter(question: pod_tests.PodQuestion, disk: Disk) -> int:
     def make() -> Counter:
         using = _users(question, disk)
         codes: Codes = np.arange(1, len(using) + 1, dtype=np.int32)  # every node is a domain
@@ -288,7 +276,7 @@ def _disk_counter(question: PodQuestion, disk: Disk) -> int:
     return question.counters.get(disk, make, lambda pod: disk in uses_of(pod))
 
 
-def _user_counter(question: PodQuestion, claim: PersistentVolumeClaim) -> int:
+def _user_counter(question: pod_tests.PodQuestion, claim: PersistentVolumeClaim) -> int:
     def make() -> Counter:
         using = _users(question, claim.key)
         codes: Codes = np.ones(len(using), dtype=np.int32)  # the cluster is one domain
@@ -300,7 +288,7 @@ def _user_counter(question: PodQuestion, claim: PersistentVolumeClaim) -> int:
     return question.counters.get(claim.key, make, takes)
 
 
-def _users(question: PodQuestion, use: Use) -> Amounts:
+def _users(question: pod_tests.PodQuestion, use: Use) -> Amounts:
     """(N,) how many pods use a claim or disk on each node."""
     nodes = question.nodes
     found = np.zeros(len(nodes.every()), dtype=np.int64)
@@ -391,7 +379,7 @@ def _waiting(
     """The claims of a pod that may get any volume."""
     if not pod.spec.volumes:
         return
-    for claim, class_ in volumes_of(pod, nodes.volumes.objects).delayed:
+    for claim, class_ in pod_tests.volumes_of(pod, nodes.volumes.objects).delayed:
         made = SELECTED_NODE in claim.metadata.annotations
         if not made and not nodes.volumes.promised.node_of(claim.key, but=but):
             yield claim.key, (claim, class_)

@@ -7,17 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.api.convert.layout import (
-    CounterSet,
-    Part,
-    Rename,
-    amount_of,
-    fit_counter_sets,
-    names,
-    parts,
-    smallest_first,
-    valid_labels,
-)
+from reconciler.api.convert import layout
 from reconciler.api.objects.model import aliases_of
 from reconciler.api.objects.slices import Device, ResourceSliceSpec
 from reconciler.api.versions.extensions import ANNOTATION, with_annotation
@@ -52,7 +42,7 @@ class NewPool(Struct, frozen=True):
     """The new slices of a pool, and the changes."""
 
     slices: tuple[dict[str, Any], ...]
-    renames: tuple[Rename, ...]
+    renames: tuple[layout.Rename, ...]
     devices: Mapping[str, str]
     """Device -> its new name"""
     notes: tuple[str, ...]
@@ -69,7 +59,7 @@ class OldPool:
         self.name = f"{self.driver}/{slices[0]['spec']['pool']['name']}"
         self.devices = {at: mappings(raw["spec"].get("devices")) for at, raw in enumerate(slices)}
         self.sets = [
-            CounterSet(at, str(counters["name"]), _values(counters.get("counters")))
+            layout.CounterSet(at, str(counters["name"]), _values(counters.get("counters")))
             for at, raw in enumerate(slices)
             for counters in mappings(raw["spec"].get("sharedCounters"))
         ]
@@ -82,16 +72,16 @@ class OldPool:
         self._check()
         everything = [device for devices in self.devices.values() for device in devices]
         wanted = self.slices[0]["spec"]["pool"].get("resourceSliceCount")
-        sets = fit_counter_sets(self.sets, everything, complete=wanted == len(self.slices))
+        sets = layout.fit_counter_sets(self.sets, everything, complete=wanted == len(self.slices))
         ordered: Mapping[int, Sequence[Raw]] = self.devices
         if order_by_size:
-            ordered = smallest_first(self.devices, self._targets(), sets)
+            ordered = layout.smallest_first(self.devices, self._targets(), sets)
         expressed = [device for device in everything if device["name"] not in sets.lost]
-        devices = valid_labels(device["name"] for device in expressed)
-        set_names = valid_labels(one.name for one in sets.sets)
-        counters = {one.name: valid_labels(one.counters) for one in sets.sets}
+        devices = layout.valid_labels(device["name"] for device in expressed)
+        set_names = layout.valid_labels(one.name for one in sets.sets)
+        counters = {one.name: layout.valid_labels(one.counters) for one in sets.sets}
         rename = _Renaming(self._keys, devices, set_names, counters)
-        found = parts(
+        found = layout.parts(
             {
                 at: [rename.device(d, sets.draws[d["name"]]) for d in of_slice if d["name"] not in sets.lost]
                 for at, of_slice in ordered.items()
@@ -99,7 +89,7 @@ class OldPool:
             [rename.counter_set(one) for one in sets.sets],
         )
         originals = [str(raw["metadata"]["name"]) for raw in self.slices]
-        scheme = names(found, originals, taken)
+        scheme = layout.names(found, originals, taken)
         more = len(found) - len(self.slices)
         return NewPool(
             tuple(self._slice(part, name, more) for part, name in zip(found, scheme, strict=True)),
@@ -155,7 +145,7 @@ class OldPool:
             f"with devices{where}"
         )
 
-    def _slice(self, part: Part, name: str, more: int) -> dict[str, Any]:
+    def _slice(self, part: layout.Part, name: str, more: int) -> dict[str, Any]:
         raw = self.slices[part.slice]
         spec = raw["spec"]
         target = next(target for target in TARGETS if spec.get(target))
@@ -188,7 +178,7 @@ class OldPool:
             found["spec"] = {**found["spec"], "devices": groups}
         return found
 
-    def _renames(self, rename: "_Renaming") -> Iterator[Rename]:
+    def _renames(self, rename: "_Renaming") -> Iterator[layout.Rename]:
         of_sets = [
             ("counter", f"{self.name}, counter set {rename.sets[name]}", counters)
             for name, counters in rename.counters.items()
@@ -197,7 +187,7 @@ class OldPool:
         for kind, where, names_of in (*of_pool, *of_sets):
             for before, after in names_of.items():
                 if before != after:
-                    yield Rename(kind, where, before, after)
+                    yield layout.Rename(kind, where, before, after)
 
     def _unknown(self) -> Iterator[str]:
         """Fields that every server would drop."""
@@ -218,10 +208,10 @@ class _Renaming(Struct, frozen=True):
     counters: Mapping[str, Mapping[str, str]]
     """Old name of the set -> old counter -> new counter"""
 
-    def counter_set(self, one: CounterSet) -> CounterSet:
+    def counter_set(self, one: layout.CounterSet) -> layout.CounterSet:
         """The set with new names."""
         counters = {self.counters[one.name][key]: str(amount) for key, amount in one.counters.items()}
-        return CounterSet(one.slice, self.sets[one.name], counters)
+        return layout.CounterSet(one.slice, self.sets[one.name], counters)
 
     def device(self, device: Raw, draws: Sequence[Raw]) -> dict[str, Any]:
         """The device with new names and its draws."""
@@ -231,7 +221,7 @@ class _Renaming(Struct, frozen=True):
             made["attributes"] = {self.keys.attributes[key]: v for key, v in device["attributes"].items()}
         if device.get("capacity"):
             made["capacity"] = {
-                self.keys.capacity[key]: {**mapping(amount), "value": amount_of(amount)}
+                self.keys.capacity[key]: {**mapping(amount), "value": layout.amount_of(amount)}
                 for key, amount in device["capacity"].items()
             }
         drawn = [self._draw(draw) for draw in draws if draw.get("counters")]
@@ -245,7 +235,7 @@ class _Renaming(Struct, frozen=True):
             "counterSet": self.sets.get(draw["counterSet"], draw["counterSet"]),
             "counters": {
                 counters.get(key, key): (
-                    amount if "valueFrom" in mapping(amount) else {"value": amount_of(amount)}
+                    amount if "valueFrom" in mapping(amount) else {"value": layout.amount_of(amount)}
                 )
                 for key, amount in mapping(draw["counters"]).items()
             },
@@ -261,20 +251,22 @@ def _draws_of(device: Raw) -> Raw:
 
 
 def _values(counters: Any) -> dict[str, str]:
-    return {key: amount_of(amount) for key, amount in mapping(counters).items()}
+    return {key: layout.amount_of(amount) for key, amount in mapping(counters).items()}
 
 
 def _slice_renames(
-    found: Sequence[Part], originals: Sequence[str], scheme: Sequence[str]
-) -> Iterator[Rename]:
+    found: Sequence[layout.Part], originals: Sequence[str], scheme: Sequence[str]
+) -> Iterator[layout.Rename]:
     """Slices whose name is not used any more."""
     for at, original in enumerate(originals):
         first = next((name for part, name in zip(found, scheme, strict=True) if part.slice == at), None)
         if original not in scheme and first is not None:
-            yield Rename("slice", "the cluster", original, first)
+            yield layout.Rename("slice", "the cluster", original, first)
 
 
-def _layout_notes(found: Sequence[Part], originals: Sequence[str], scheme: Sequence[str]) -> Iterator[str]:
+def _layout_notes(
+    found: Sequence[layout.Part], originals: Sequence[str], scheme: Sequence[str]
+) -> Iterator[str]:
     for at, original in enumerate(originals):
         made = [name for part, name in zip(found, scheme, strict=True) if part.slice == at]
         if len(made) > 1:

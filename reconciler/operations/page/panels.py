@@ -15,26 +15,17 @@ from reconciler.control.decisions.allocating import Allocated, DevicesGiven, Fre
 from reconciler.control.decisions.declaration import Decision
 from reconciler.control.decisions.every import Evicted, MoveEvicted
 from reconciler.errors import counted
+from reconciler.operations.page import query as querying
 from reconciler.operations.page.charts import Index
 from reconciler.operations.page.fleet import node_names
 from reconciler.operations.page.parts import Panel, Part, Renderer
-from reconciler.operations.page.query import (
-    MAX_COMPARED,
-    Query,
-    matches,
-    named_by,
-    rows_of_cell,
-    select_claims,
-    select_pending,
-    shown,
-)
 from reconciler.operations.page.sources import GangEntry, Sources
 
 
 class HeadPanel(Panel, part="head", area="head"):
     """A card for each fact; those that an operator should look at come first."""
 
-    async def parts(self, _query: Query, /) -> list[Part]:
+    async def parts(self, _query: querying.Query, /) -> list[Part]:
         facts = sorted(self.sources.facts(), key=lambda fact: not fact.alert)
         return [self.renderer.part(self.id, "head.html", {"facts": facts})]
 
@@ -46,49 +37,49 @@ MOST_NAMED = 6
 class FiltersPanel(Panel, part="filters", area="notes"):
     """One message for each filter that matches no name."""
 
-    async def parts(self, query: Query) -> list[Part]:
+    async def parts(self, query: querying.Query) -> list[Part]:
         messages = list(self._messages(query)) if self.sources.ready() else []
         return [self.renderer.part(self.id, "filters.html", {"messages": messages})]
 
-    def _messages(self, query: Query) -> Iterator[str]:
+    def _messages(self, query: querying.Query) -> Iterator[str]:
         plugins = self.sources.plugins
         if query.node:
             of_plugins = (node for view in plugins for node in view.nodes())
             found = {*node_names(self.sources.snapshot()), *of_plugins}
-            if not named_by(query.node, sorted(found)):
+            if not querying.named_by(query.node, sorted(found)):
                 yield _nothing("node", "nodes", query.node, sorted(found))
         if query.driver:
             drivers = {pool.id.driver for pool in self.sources.snapshot().fleet.pools}
             found = {*drivers, *(kind for view in plugins for kind in view.types())}
-            if not named_by(query.driver, sorted(found)):
+            if not querying.named_by(query.driver, sorted(found)):
                 what = ("driver or type", "drivers and types") if plugins else ("driver", "drivers")
                 yield _nothing(*what, query.driver, sorted(found))
         if query.reason and not self.sources.by_reason().get(query.reason):
-            reasons = {one.reason for one in islice(self.sources.pending(), MAX_COMPARED)}
+            reasons = {one.reason for one in islice(self.sources.pending(), querying.MAX_COMPARED)}
             if query.reason not in reasons:
                 yield _nothing(
                     "pending claim", "reasons", query.reason, sorted(reasons), verb="has the reason"
                 )
-        if query.cell and not rows_of_cell(query, self.sources.snapshot()).any():
-            yield f"No device is in the cell {shown(query.cell)} of the heat map."
+        if query.cell and not querying.rows_of_cell(query, self.sources.snapshot()).any():
+            yield f"No device is in the cell {querying.shown(query.cell)} of the heat map."
         if query.claim and not self._any_claim(query):
-            claims = [str(key) for key in islice(self.sources.claims(), MAX_COMPARED + 1)]
-            pods = [str(key) for key in islice(self._holders(), MAX_COMPARED + 1)]
+            claims = [str(key) for key in islice(self.sources.claims(), querying.MAX_COMPARED + 1)]
+            pods = [str(key) for key in islice(self._holders(), querying.MAX_COMPARED + 1)]
             what = ("claim or pod", "claims and pods") if plugins else ("claim", "claims")
-            more = max(len(claims), len(pods)) > MAX_COMPARED
-            where = f" among the first {MAX_COMPARED:,}" if more else ""
+            more = max(len(claims), len(pods)) > querying.MAX_COMPARED
+            where = f" among the first {querying.MAX_COMPARED:,}" if more else ""
             yield _nothing(what[0], what[1], query.claim, [*claims, *pods], where=where, open_end=more)
 
     def _holders(self) -> Iterator[ObjectKey]:
         """The pods that hold devices of plugins."""
         return (pod for view in self.sources.plugins for pod in view.pods())
 
-    def _any_claim(self, query: Query) -> bool:
-        pods = islice(self._holders(), MAX_COMPARED)
+    def _any_claim(self, query: querying.Query) -> bool:
+        pods = islice(self._holders(), querying.MAX_COMPARED)
         return bool(
-            next(select_pending(query, self.sources), None)
-            or select_claims(query.claim, self.sources)
-            or any(matches(query.claim, str(pod)) for pod in pods)
+            next(querying.select_pending(query, self.sources), None)
+            or querying.select_claims(query.claim, self.sources)
+            or any(querying.matches(query.claim, str(pod)) for pod in pods)
         )
 
 
@@ -103,11 +94,11 @@ def _nothing(
     open_end: bool = False,
 ) -> str:
     """The message about a filter that matches nothing."""
-    listed = ", ".join(shown(name, 60) for name in names[:MOST_NAMED]) or "none"
+    listed = ", ".join(querying.shown(name, 60) for name in names[:MOST_NAMED]) or "none"
     hidden = len(names) - MOST_NAMED
     more = f" and {hidden:,} more" if hidden > 0 else ""
     more = " and more" if open_end else more
-    return f"No {one}{where} {verb} {shown(wanted)}; {many}: {listed}{more}."
+    return f"No {one}{where} {verb} {querying.shown(wanted)}; {many}: {listed}{more}."
 
 
 MOST_GANGS = 50
@@ -117,7 +108,7 @@ MOST_GANGS = 50
 class GangsPanel(Panel, part="gangs", area="lists", title="Gangs"):
     """A line for each gang: size, pods, domain, and why it is pending."""
 
-    async def parts(self, query: Query) -> list[Part]:  # noqa: ARG002
+    async def parts(self, query: querying.Query) -> list[Part]:  # noqa: ARG002
         if not self.sources.ready():
             return []
         waiting, others = self.sources.gangs()
@@ -138,19 +129,19 @@ def _row(entry: GangEntry) -> dict[str, str]:
     line = entry.line
     parts = ((line.bound, "bound"), (line.released, "released"), (line.gated, "gated"))
     return {
-        "name": shown(str(line.gang)),
+        "name": querying.shown(str(line.gang)),
         "size": "?" if line.least is None else str(line.least),
         "pods": ", ".join(f"{count} {word}" for count, word in parts if count) or "0",
-        "domain": shown(", ".join(f"{key}={value}" for key, value in line.domain)),
-        "reason": shown(entry.reason),
-        "message": shown(entry.message, 400),
+        "domain": querying.shown(", ".join(f"{key}={value}" for key, value in line.domain)),
+        "reason": querying.shown(entry.reason),
+        "message": querying.shown(entry.message, 400),
     }
 
 
 class PlacementPanel(Panel, part="placement", area="lists", title="Placement"):
     """Filters do not change it. Absent if first fit decides all claims."""
 
-    async def parts(self, _query: Query, /) -> list[Part]:
+    async def parts(self, _query: querying.Query, /) -> list[Part]:
         placement = self.sources.placement() if self.sources.ready() else None
         if placement is None:
             return []
@@ -164,7 +155,7 @@ MOST_MOVES = 100
 class MovesPanel(Panel, part="moves", area="lists", title="Moves"):
     """A table for each goal. Filters do not change it. Absent while nothing should move."""
 
-    async def parts(self, _query: Query, /) -> list[Part]:
+    async def parts(self, _query: querying.Query, /) -> list[Part]:
         advised = [one for one in self.sources.moves() if one.moves] if self.sources.ready() else []
         if not advised:
             return []
@@ -247,14 +238,14 @@ class Recent:
 class LastHourPanel(Panel, part="hour", area="who", title="Last hour"):
     """Filters do not change it."""
 
-    async def parts(self, _query: Query, /) -> list[Part]:
+    async def parts(self, _query: querying.Query, /) -> list[Part]:
         recent, now = self.sources.recent, self.sources.now()
         found = recent.by_minute()
         most = max(map(max, found.values()))
         rows = [(what, sum(counts), _bars(counts, most)) for what, counts in found.items()]
         short = now - recent.began < timedelta(minutes=MINUTES)
         latest = [
-            Change(one.what, shown(one.who), one.at, shown(one.more, 120))
+            Change(one.what, querying.shown(one.who), one.at, querying.shown(one.more, 120))
             for one in recent.latest
             if now - datetime.fromisoformat(one.at) < timedelta(minutes=MINUTES)
         ]
@@ -290,7 +281,7 @@ class NamespacesPanel(Panel, part="namespaces", area="who", title="Namespaces"):
         super().__init__(sources, renderer, index)
         self._holdings = NamespaceHoldings()
 
-    async def parts(self, query: Query) -> list[Part]:
+    async def parts(self, query: querying.Query) -> list[Part]:
         pending: dict[str, PendingClaims] = {}
         for group in await self.index.pending.groups():
             for entry in group.entries:
@@ -299,11 +290,16 @@ class NamespacesPanel(Panel, part="namespaces", area="who", title="Namespaces"):
         waiting = min((one for one in found if one.oldest), key=lambda one: one.oldest, default=None)
         values: dict[str, object] = {
             "rows": [
-                (one, shown(one.namespace), query.narrowed(claim=f"{one.namespace}/"), round(100 * one.use))
+                (
+                    one,
+                    querying.shown(one.namespace),
+                    query.narrowed(claim=f"{one.namespace}/"),
+                    round(100 * one.use),
+                )
                 for one in _most(found)
             ],
             "hidden": len(found[MOST_NAMESPACES:]),
-            "longest": (shown(waiting.namespace), waiting.oldest) if waiting is not None else None,
+            "longest": (querying.shown(waiting.namespace), waiting.oldest) if waiting is not None else None,
         }
         badge = str(len(found))
         return [self.renderer.part(self.id, "namespaces.html", values, badge=badge, now=self.sources.now())]
