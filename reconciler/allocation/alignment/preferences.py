@@ -4,13 +4,13 @@ import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError
 
 from reconciler.allocation.dra.constraints import ANY_DOMAIN
 from reconciler.api.objects import claims as api
-from reconciler.api.objects.model import ON_USE, Bool, Model, Str, Tuple
+from reconciler.api.objects.model import ON_USE, Bool, Str, Tuple
 from reconciler.api.objects.quantity import Quantity
-from reconciler.api.objects.validating import read_as
+from reconciler.api.objects.validating import Own, read_as
 from reconciler.errors import Malformed
 from reconciler.state.caches import OfObjects
 
@@ -28,13 +28,7 @@ MAX_MEMBERS = 256
 """More than any machine has. Every choice compares each partition with each other."""
 
 
-class Preference(Model):
-    """A model of our own: an unknown field is an error, not a field of a later release."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
-class Alignment(Preference):
+class Alignment(Own):
     """Devices of some requests should share the value of an attribute, best of the first tier."""
 
     requests: Tuple[Str] = ()
@@ -62,7 +56,7 @@ class ClassAlignment(Alignment):
     """Other classes whose requests are aligned too"""
 
 
-class Partition(Preference):
+class Partition(Own):
     """Devices of one pool that may be allocated together."""
 
     devices: Tuple[Str] = Field(min_length=1)
@@ -70,7 +64,7 @@ class Partition(Preference):
     bandwidth: Quantity | None = None
 
 
-class Table(Preference):
+class Table(Own):
     """The partitions of each pool of a class."""
 
     api_version: Literal["dra-reconciler.io/v1alpha1"]
@@ -79,7 +73,7 @@ class Table(Preference):
     partitions: Tuple[Partition] = Field(min_length=1, max_length=MAX_PARTITIONS)
 
 
-class PartitionPreference(Preference):
+class PartitionPreference(Own):
     """Which partitions a claim accepts. It implies the policy Honor."""
 
     requests: Tuple[Str] = ()

@@ -1,7 +1,7 @@
 """How many pods of some sets fit together: the question, as a FitRequest and as values, and the answer."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -11,14 +11,12 @@ from reconciler.api.manifests.bundle import Bundle, Entry, bundle, claim_from_te
 from reconciler.api.manifests.documents import Document
 from reconciler.api.objects.claims import ResourceClaim, ResourceClaimTemplate
 from reconciler.api.objects.core import Pod, PodResourceClaimStatus
-from reconciler.api.objects.gangs import MAX_TIERS, Tier
+from reconciler.api.objects.gangs import Tier
 from reconciler.api.objects.meta import DeviceID, ObjectKey
-from reconciler.api.objects.similar_names import instead
+from reconciler.api.objects.questions import MAX_PODS, AskedSet, FitRequest
+from reconciler.api.objects.validating import validated
 from reconciler.api.plugins import PLUGINS
 from reconciler.errors import Malformed, Rejected
-
-UNLIKE_PODS = "fit "
-"""No pod on a server has such a name"""
 
 
 class PodSet(Struct, frozen=True):
@@ -137,17 +135,6 @@ def _short(short: Short) -> dict[str, Any]:
 
 
 KIND = "FitRequest"
-VERSION = "dra-reconciler.io/v1alpha1"
-MAX_SETS = 500
-MAX_PODS = 10_000
-"""Pods of all sets"""
-MAX_NAMES = 1_000
-"""Holders and nodes that one request may leave out"""
-
-_TOP = ("apiVersion", "kind", "metadata", "podSets", "without", "withoutNodes")
-_SET = ("name", "namespace", "count", "minCount", "topology", "template")
-_TOPOLOGY = ("key", "required")
-_TEMPLATE = ("metadata", "spec")
 
 
 def question_in(found: Bundle) -> FitQuestion:
@@ -158,21 +145,61 @@ def question_in(found: Bundle) -> FitQuestion:
     if len(requests) != 1:
         raise Rejected(f"the input has {len(requests)} objects of kind {KIND}; give exactly one")
     (document,) = requests
-    reader = _Reader(f"{document.origin}: {KIND}", document)
-    raw = reader.fields(document.raw, "", _TOP)
-    if raw.get("apiVersion") != VERSION:
-        raise reader.wrong("apiVersion", f"must be {VERSION}")
-    sets = tuple(reader.sets(raw.get("podSets"), found.entries.get(ResourceClaimTemplate.__name__, {})))
-    return FitQuestion(
-        sets,
-        frozenset(map(_key, reader.names(raw.get("without"), "without"))),
-        frozenset(reader.names(raw.get("withoutNodes"), "withoutNodes")),
-    )
+    subject = f"{document.origin}: {KIND}"
+    asked = validated(FitRequest, document.raw, subject)
+    if (pods := sum(one.count for one in asked.pod_sets)) > MAX_PODS:
+        raise Malformed(subject, "podSets", f"have {pods} pods; the maximum is {MAX_PODS}")
+    templates = found.entries.get(ResourceClaimTemplate.__name__, {})
+    sets: dict[str, PodSet] = {}
+    for at, one in enumerate(asked.pod_sets):
+        where = f"podSets[{at}]"
+        if one.name in sets:
+            raise Malformed(subject, f"{where}.name", f"{one.name} is the name of an earlier set, too")
+        if one.min_count > one.count:
+            raise Malformed(subject, f"{where}.minCount", f"must be a whole number from 1 to {one.count}")
+        try:
+            sets[one.name] = _pod_set(one, _pod(Document(document.origin, one.pod)), templates)
+        except Malformed as exc:
+            raise Malformed(subject, f"{where}.template.{exc.field}", exc.reason) from exc
+    without = frozenset(map(ObjectKey.parse, asked.without))
+    return FitQuestion(tuple(sets.values()), without, frozenset(asked.without_nodes))
 
 
-def _key(name: str) -> ObjectKey:
-    namespace, _, last = name.rpartition("/")
-    return ObjectKey(namespace or "default", last)
+def _pod(document: Document) -> Pod:
+    """One pod of a set, read as any pod is. Raises Malformed."""
+    found = bundle([document])
+    if found.refused:
+        raise found.refused[0].problem
+    (pod,) = found.of(Pod)
+    if pod.spec.node_name:
+        raise Malformed(document.origin.file, "spec.nodeName", "must not be set")
+    for plugin in PLUGINS:
+        if name := plugin.own_resource(pod):
+            why = f"requests {name}; {plugin.title} are not counted here, only those of claims"
+            raise Malformed(document.origin.file, "spec", why)
+    return pod
+
+
+def _pod_set(asked: AskedSet, pod: Pod, templates: Mapping[ObjectKey, Entry]) -> PodSet:
+    """Raises Malformed for a template that is missing."""
+    made: list[ResourceClaim] = []
+    statuses: list[PodResourceClaimStatus] = []
+    named: dict[ObjectKey, None] = {}
+    for entry in pod.spec.resource_claims:
+        if entry.resource_claim_name:
+            named[ObjectKey(pod.key.namespace, entry.resource_claim_name)] = None
+            continue
+        key = ObjectKey(pod.key.namespace, entry.resource_claim_template_name or "")
+        if key not in templates:
+            why = f"ResourceClaimTemplate {key} is missing; add it to the same input"
+            raise Malformed(asked.name, f"spec.resourceClaims[{entry.name}]", why)
+        claim = _claim(pod, entry.name, templates[key])
+        made.append(claim)
+        statuses.append(PodResourceClaimStatus(name=entry.name, resource_claim_name=claim.key.name))
+    status = pod.status.model_copy(update={"resource_claim_statuses": tuple(statuses)})
+    pod = pod.model_copy(update={"status": status})
+    tiers = tuple(Tier(one.key, one.required) for one in asked.topology)
+    return PodSet(asked.name, asked.count, asked.min_count, pod, tuple(made), tuple(named), tiers)
 
 
 def _claim(pod: Pod, entry: str, template: Entry) -> ResourceClaim:
@@ -181,137 +208,3 @@ def _claim(pod: Pod, entry: str, template: Entry) -> ResourceClaim:
     metadata = claim_from_template(pod, entry, template.raw)["metadata"]
     made = ResourceClaim.model_validate({"metadata": metadata, "spec": {}})
     return made.model_copy(update={"spec": template.object.spec.spec})
-
-
-class _Reader:
-    """Reads one FitRequest. Its methods raise Malformed, which names the field."""
-
-    def __init__(self, subject: str, document: Document) -> None:
-        self._subject, self._document = subject, document
-
-    def wrong(self, where: str, why: str) -> Malformed:
-        """The error of a field."""
-        return Malformed(self._subject, where, why)
-
-    def fields(self, raw: object, where: str, known: Sequence[str]) -> Mapping[str, Any]:
-        """An object with known fields."""
-        if not isinstance(raw, Mapping):
-            raise self.wrong(where, "must be an object")
-        for name in raw:
-            if name not in known:
-                at = f"{where}.{name}" if where else str(name)
-                raise self.wrong(at, f"is not known{instead(str(name), known, 'fields')}")
-        return raw
-
-    def names(self, raw: object, where: str) -> list[str]:
-        """A list of names; empty if there is none."""
-        found = [] if raw is None else raw
-        if not isinstance(found, list) or not all(isinstance(one, str) and one for one in found):
-            raise self.wrong(where, "must be a list of names")
-        if len(found) > MAX_NAMES:
-            raise self.wrong(where, f"has {len(found)} names; the maximum is {MAX_NAMES}")
-        return found
-
-    def sets(self, raw: object, templates: Mapping[ObjectKey, Entry]) -> Iterator[PodSet]:
-        """The sets in their order."""
-        if not isinstance(raw, list) or not 1 <= len(raw) <= MAX_SETS:
-            raise self.wrong("podSets", f"must be a list of 1 to {MAX_SETS} sets")
-        asked = [self._set(one, f"podSets[{at}]") for at, one in enumerate(raw)]
-        names = [one["name"] for one in asked]
-        for at, name in enumerate(names):
-            if name in names[:at]:
-                raise self.wrong(f"podSets[{at}].name", f"{name} is the name of an earlier set, too")
-        if (pods := sum(one["count"] for one in asked)) > MAX_PODS:
-            raise self.wrong("podSets", f"have {pods} pods; the maximum is {MAX_PODS}")
-        for at, (one, pod) in enumerate(zip(asked, self._pods(asked), strict=True)):
-            yield self._with_claims(one, pod, f"podSets[{at}]", templates)
-
-    def _set(self, raw: object, where: str) -> dict[str, Any]:
-        given = self.fields(raw, where, _SET)
-        name, namespace = given.get("name"), given.get("namespace") or "default"
-        if not isinstance(name, str) or not name:
-            raise self.wrong(f"{where}.name", "must be a name")
-        if not isinstance(namespace, str):
-            raise self.wrong(f"{where}.namespace", "must be a name")
-        count = self._number(given.get("count", 1), f"{where}.count", MAX_PODS)
-        least = self._number(given.get("minCount", 1), f"{where}.minCount", count)
-        template = self.fields(given.get("template"), f"{where}.template", _TEMPLATE)
-        metadata = template.get("metadata") or {}
-        if not isinstance(metadata, Mapping):
-            raise self.wrong(f"{where}.template.metadata", "must be an object")
-        kept = {key: metadata[key] for key in ("labels", "annotations") if key in metadata}
-        return {
-            "name": name,
-            "count": count,
-            "least": least,
-            "tiers": tuple(self._tiers(given.get("topology"), f"{where}.topology")),
-            "pod": {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {**kept, "name": f"{UNLIKE_PODS}{name}", "namespace": namespace},
-                "spec": template.get("spec"),
-            },
-        }
-
-    def _number(self, raw: object, where: str, most: int) -> int:
-        if not isinstance(raw, int) or isinstance(raw, bool) or not 1 <= raw <= most:
-            raise self.wrong(where, f"must be a whole number from 1 to {most}")
-        return raw
-
-    def _tiers(self, raw: object, where: str) -> Iterator[Tier]:
-        found = [] if raw is None else raw
-        if not isinstance(found, list) or len(found) > MAX_TIERS:
-            raise self.wrong(where, f"must be a list of at most {MAX_TIERS} tiers")
-        for at, one in enumerate(found):
-            given = self.fields(one, f"{where}[{at}]", _TOPOLOGY)
-            key, required = given.get("key"), given.get("required", True)
-            if not isinstance(key, str) or not key:
-                raise self.wrong(f"{where}[{at}].key", "must name a label of nodes or an attribute")
-            if not isinstance(required, bool):
-                raise self.wrong(f"{where}[{at}].required", "must be true or false")
-            yield Tier(key, required)
-
-    def _pods(self, asked: Sequence[Mapping[str, Any]]) -> tuple[Pod, ...]:
-        """One pod of each set, read as any pod is."""
-        found = [bundle([Document(self._document.origin, one["pod"])]) for one in asked]
-        for at, one in enumerate(found):
-            if one.refused:
-                problem = one.refused[0].problem
-                raise self.wrong(f"podSets[{at}].template.{problem.field}", problem.reason)
-        pods = tuple(pod for one in found for pod in one.of(Pod))
-        for at, pod in enumerate(pods):
-            if pod.spec.node_name:
-                raise self.wrong(f"podSets[{at}].template.spec.nodeName", "must not be set")
-            for plugin in PLUGINS:
-                if name := plugin.own_resource(pod):
-                    why = f"requests {name}; {plugin.title} are not counted here, only those of claims"
-                    raise self.wrong(f"podSets[{at}].template.spec", why)
-        return pods
-
-    def _with_claims(
-        self, asked: Mapping[str, Any], pod: Pod, where: str, templates: Mapping[ObjectKey, Entry]
-    ) -> PodSet:
-        made: list[ResourceClaim] = []
-        statuses: list[PodResourceClaimStatus] = []
-        named: dict[ObjectKey, None] = {}
-        for entry in pod.spec.resource_claims:
-            at = f"{where}.template.spec.resourceClaims[{entry.name}]"
-            if entry.resource_claim_name:
-                named[ObjectKey(pod.key.namespace, entry.resource_claim_name)] = None
-                continue
-            key = ObjectKey(pod.key.namespace, entry.resource_claim_template_name or "")
-            if key not in templates:
-                raise self.wrong(at, f"ResourceClaimTemplate {key} is missing; add it to the same input")
-            claim = _claim(pod, entry.name, templates[key])
-            made.append(claim)
-            statuses.append(PodResourceClaimStatus(name=entry.name, resource_claim_name=claim.key.name))
-        status = pod.status.model_copy(update={"resource_claim_statuses": tuple(statuses)})
-        return PodSet(
-            asked["name"],
-            asked["count"],
-            asked["least"],
-            pod.model_copy(update={"status": status}),
-            tuple(made),
-            tuple(named),
-            asked["tiers"],
-        )

@@ -13,8 +13,10 @@ from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod, claims_of, is_live
 from reconciler.api.objects.meta import ApiObject, ObjectKey
+from reconciler.api.objects.questions import AskedItem, Demand
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.similar_names import instead
+from reconciler.api.objects.validating import validated
 from reconciler.api.versions.reading import to_v1, typed
 from reconciler.errors import Malformed
 
@@ -65,11 +67,6 @@ def _key_of_item(unit: Unit) -> Hashable:
 
 
 KIND = "Demand"
-VERSION = "dra-reconciler.io/v1alpha1"
-MOST = 100_000
-"""Most copies of one item"""
-_REFERENCES = ("pod", "claim", "template")
-_FIELDS = {"name", "count", "spec", *_REFERENCES}
 
 
 def items_in(bundle: Bundle, rules: Semantics) -> tuple[Item, ...]:
@@ -85,13 +82,8 @@ def items_in(bundle: Bundle, rules: Semantics) -> tuple[Item, ...]:
     found: list[tuple[Unit, int]] = []
     for document in asked:
         subject = f"{document.origin}: {KIND}"
-        if document.raw.get("apiVersion") != VERSION:
-            raise Malformed(subject, "apiVersion", f"must be {VERSION}")
-        items = document.raw.get("items")
-        if not isinstance(items, list) or not items:
-            raise Malformed(subject, "items", "must be a list of at least one item")
-        for number, raw in enumerate(items):
-            found.append(_item(raw, f"items[{number}]", subject, by_name))
+        for number, one in enumerate(validated(Demand, document.raw, subject).items):
+            found.append((_unit(one, f"items[{number}]", subject, by_name), one.count))
     if not any(count for _, count in found):
         raise Malformed(subject, "items", "must ask for something: set the count of one to 1 or more")
     return items_of(found)
@@ -115,29 +107,23 @@ def pending_units(objects: Iterable[ApiObject]) -> tuple[Unit, ...]:
     return tuple(sorted(found, key=lambda unit: queue_key(unit.pod or unit.claims[0])))
 
 
-def _item(raw: object, where: str, subject: str, units: Mapping[str, Unit]) -> tuple[Unit, int]:
-    if not isinstance(raw, Mapping):
-        raise Malformed(subject, where, "must be an object")
-    unknown = sorted(set(raw) - _FIELDS)
-    if unknown:
-        raise Malformed(
-            subject, f"{where}.{unknown[0]}", f"is not known{instead(unknown[0], sorted(_FIELDS), 'fields')}"
-        )
-    count = raw.get("count", 1)
-    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= MOST:
-        raise Malformed(subject, f"{where}.count", f"must be a whole number from 0 to {MOST}")
-    given = [field for field in ("spec", *_REFERENCES) if raw.get(field) is not None]
-    if len(given) != 1:
+def _unit(asked: AskedItem, where: str, subject: str, units: Mapping[str, Unit]) -> Unit:
+    named = {"pod": asked.pod, "claim": asked.claim, "template": asked.template}
+    given = {field: name for field, name in named.items() if name is not None}
+    if len(given) + (asked.spec is not None) != 1:
         raise Malformed(subject, where, "must have exactly one of spec, pod, claim and template")
-    name = raw.get("name")
-    if not isinstance(name, str | None):
-        raise Malformed(subject, f"{where}.name", "must be a string")
-    (field,) = given
-    if field == "spec":
-        claim = _claim(raw["spec"], name or "expected", f"{where}.spec", subject)
-        return Unit(name or f"{where} of {KIND}", (claim,)), count
-    unit = _named(field, raw[field], f"{where}.{field}", subject, units)
-    return Unit(name or unit.name, unit.claims, unit.pod), count
+    if not given:
+        claim = _claim(asked.spec, asked.name or "expected", f"{where}.spec", subject)
+        return Unit(asked.name or f"{where} of {KIND}", (claim,))
+    ((field, name),) = given.items()
+    full = f"{field} {name if '/' in name else f'default/{name}'}"
+    if full not in units:
+        known = [one for one in units if one.startswith(f"{field} ")]
+        hint = instead(full, known, f"{field}s")
+        why = f"names {full}, which is not pending in the same manifests{hint}"
+        raise Malformed(subject, f"{where}.{field}", why)
+    unit = units[full]
+    return Unit(asked.name or unit.name, unit.claims, unit.pod)
 
 
 def _claim(spec: Any, name: str, where: str, subject: str) -> ResourceClaim:
@@ -151,14 +137,3 @@ def _claim(spec: Any, name: str, where: str, subject: str) -> ResourceClaim:
         return cast("ResourceClaim", typed(to_v1(raw, [])))
     except Malformed as exc:
         raise Malformed(subject, f"{where}: {exc.field}", exc.reason) from exc
-
-
-def _named(field: str, name: object, where: str, subject: str, units: Mapping[str, Unit]) -> Unit:
-    if not isinstance(name, str):
-        raise Malformed(subject, where, "must be a string, as NAMESPACE/NAME or NAME")
-    full = f"{field} {name if '/' in name else f'default/{name}'}"
-    if full not in units:
-        known = [one for one in units if one.startswith(f"{field} ")]
-        hint = instead(full, known, f"{field}s")
-        raise Malformed(subject, where, f"names {full}, which is not pending in the same manifests{hint}")
-    return units[full]

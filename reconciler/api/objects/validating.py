@@ -8,29 +8,59 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import PlainValidator, TypeAdapter, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
-from reconciler.api.objects.meta import ApiObject
-from reconciler.api.objects.model import MISPLACED
+from reconciler.api.objects.model import MISPLACED, Model, aliases_of
+from reconciler.api.objects.similar_names import instead
 from reconciler.errors import Malformed
 
-T = TypeVar("T", bound=ApiObject)
+T = TypeVar("T", bound=Model)
 
 _OPAQUE = ("parameters", "data")
 """Fields whose content belongs to a driver and may contain nulls"""
 
 
-def validated(model: type[T], raw: Mapping[str, Any]) -> T:
-    """The typed object. Raises Malformed naming kind, name, field and reason."""
+def validated(model: type[T], raw: Mapping[str, Any], subject: str = "") -> T:
+    """The typed object. Raises Malformed naming the field, the reason and the subject, or kind and name."""
+    subject = subject or subject_of(raw)
     # The API treats null as absent everywhere, the models do not: they are given objects without nulls then.
     with suppress(ValidationError):
         return model.model_validate(raw)
     try:
         return model.model_validate(without_nulls(raw))
     except ValidationError as exc:
-        raise _refusal(subject_of(raw), exc) from exc
+        raise _refusal(subject, exc) from exc
     except RecursionError as exc:
-        raise Malformed(subject_of(raw), "", "is nested too deeply") from exc
+        raise Malformed(subject, "", "is nested too deeply") from exc
+
+
+class Own(Model):
+    """An object of our own: an unknown field is an error, not a field of a later release."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _knows(cls, value: Any) -> Any:
+        known = aliases_of(cls)
+        for field in value if isinstance(value, Mapping) else ():
+            if field not in known:
+                hint = instead(str(field), known, "fields")
+                raise PydanticCustomError(
+                    MISPLACED, "is not known{hint}", {"field": str(field), "hint": hint}
+                )
+        return value
+
+
+def whole_number(least: int, most: int) -> PlainValidator:
+    """For fields with a whole number within limits."""
+
+    def check(value: object) -> object:
+        if type(value) is int and least <= value <= most:
+            return value
+        limits = {"least": least, "most": most}
+        raise PydanticCustomError("whole_number", "must be a whole number from {least} to {most}", limits)
+
+    return PlainValidator(check)
 
 
 def without_nulls(value: Any) -> Any:
@@ -78,6 +108,8 @@ _REASONS = {
     "dataclass_type": "must be an object",
     "dict_type": "must be an object",
     "tuple_type": "must be a list",
+    "too_short": "must be a list of {min_length} or more",
+    "too_long": "must be a list of at most {max_length}",
     "string_type": "must be a string",
     "string_unicode": "must be valid UTF-8 text",
     "int_type": "must be an integer",
