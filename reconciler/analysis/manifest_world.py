@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import NamedTuple, TypeVar
 
-from reconciler.analysis.whatif.scenario import Gang, Unit
+from reconciler.analysis.whatif.question import Gang, Unit
 from reconciler.analysis.world import World, world_of
 from reconciler.api.manifests.bundle import Bundle, Claims
 from reconciler.api.manifests.inferred_nodes import InferredNodes, bundle_objects, infer_nodes, supply_of

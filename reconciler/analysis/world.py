@@ -7,7 +7,6 @@ use, then which devices.
 
 import dataclasses
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
-from math import inf
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +21,7 @@ from reconciler.allocation.placement.placing import Placement, refusal_reason
 from reconciler.allocation.placement.together import Together
 from reconciler.allocation.policies.selection import Policies
 from reconciler.api.objects.changes import Changed, Removed
-from reconciler.api.objects.claims import ALL, ResourceClaim, ResourceClaimStatus
+from reconciler.api.objects.claims import ResourceClaim, ResourceClaimStatus
 from reconciler.api.objects.core import Node, Pod, PodDisruptionBudget, claims_of
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.plan import Granted, Plan, Reason
@@ -107,15 +106,6 @@ def remove_nodes(names: Collection[str], store: Store, nodes: Nodes) -> None:
         nodes.note(removed)
 
 
-class Fit(NamedTuple):
-    """Where it fits. Nothing is held."""
-
-    node: str
-    plans: tuple[Plan, ...]
-    together: Together | None = None
-    """How the pods fit that share the claims; None if no others do"""
-
-
 class NoFit(NamedTuple):
     """Why it does not fit."""
 
@@ -140,6 +130,8 @@ class Place(NamedTuple):
     """None for a claim without a pod"""
     node: str
     plans: tuple[Plan, ...]
+    together: Together | None = None
+    """Of an attempt: how the pods fit that share the claims; None if no others do"""
 
 
 Sharing = tuple[Pod, tuple[ResourceClaim, ...], tuple[int, ...]]
@@ -209,7 +201,7 @@ class WantedPod(Struct, frozen=True):
         found = attempt(replace(self, sharing=self.beside), trial, steps=steps, budget=budget, on=on)
         if isinstance(found, NoFit):
             return found
-        return (Place(self.pod.key if self.pod is not None else None, found.node, found.plans),)
+        return (found._replace(together=None),)
 
 
 class WantedGang(Struct, frozen=True):
@@ -285,7 +277,7 @@ def attempt(
     leaves: bool = False,
     on: str | None = None,
     preferred: str | None = None,
-) -> Fit | NoFit:
+) -> Place | NoFit:
     """Place it as the reconciler would, without a trace. Raises Unfinished as `budget` does.
 
     `policies` are first fit without them. `leaves`: the pod leaves the node to which it is bound. `on` is the
@@ -293,6 +285,7 @@ def attempt(
     """
     snapshot, placement = trial.snapshot, Placement(trial.nodes, supposed=trial.supposed)
     claims, pod, together = wanted.claims, wanted.pod, None
+    own = pod.key if pod is not None else None
 
     def left_out() -> str:
         return "" if pod is None else placement.left_out(pod, wanted.held, snapshot)
@@ -304,8 +297,8 @@ def attempt(
             select = placement.before_binding if leaves else placement.for_pod
             nodes = select(pod, wanted.held, snapshot).nodes
             if wanted.sharing and claims:
-                own = pod, wanted.held, tuple(range(len(claims)))
-                together = placement.together([own, *wanted.sharing], snapshot)
+                first = pod, wanted.held, tuple(range(len(claims)))
+                together = placement.together([first, *wanted.sharing], snapshot)
                 if together is not None:
                     nodes = placement.reduced(nodes, together, snapshot)
     except Rejected as exc:
@@ -316,7 +309,7 @@ def attempt(
         names = snapshot.topology.order if nodes is None else nodes
         node = preferred if preferred is not None and preferred in names else next(iter(names), None)
         if node is not None:
-            return Fit(node, ())
+            return Place(own, node, ())
         return NoFit(Reason.NO_NODE, left_out() or "no node suits the pod")
     charging = None if pod is None else placement.charging(pod, wanted.held, snapshot)
     if charging is not None:
@@ -334,7 +327,7 @@ def attempt(
         pod=None if pod is None or policies is None else placement.room(pod, snapshot, policies),
     )
     if isinstance(outcome, Granted):
-        return Fit(outcome.node, outcome.plans, together)
+        return Place(own, outcome.node, outcome.plans, together)
     more = left_out() if on is None else ""
     return NoFit(str(outcome.reason), "; ".join(filter(None, [outcome.message, more])))
 
@@ -385,31 +378,3 @@ def _when_free(
     released = [again(claim) for claim in held if claim.key in freed]
     needed = sorted([*claims, *released], key=lambda claim: claims_of(pod).index(claim.key))
     return tuple(needed), tuple(claim for claim in held if claim.key not in freed)
-
-
-def most_devices(claims: Iterable[ResourceClaim]) -> float:
-    """No allocation of these claims has more devices; infinite if one may have all that there are."""
-    requests = (request for claim in claims for request in claim.spec.devices.requests)
-    either = ([one.exactly] if one.exactly is not None else one.first_available for one in requests)
-    return sum(
-        max((inf if one.allocation_mode == ALL else one.wanted for one in some), default=0) for some in either
-    )
-
-
-def priority_of(wanted: Wanted) -> int:
-    """Pods of lower priority may leave for it: below that of the lowest member of a gang, or of the lowest
-    pod that shares a claim. Source: MAKE-1.
-    """
-    priorities = [pod.spec.priority or 0 for pod in wanted.pods]
-    if wanted.priority is not None:
-        others = priorities[1:] if isinstance(wanted, WantedPod) else []
-        return min([wanted.priority, *others])
-    return min(priorities, default=0)
-
-
-def never_preempts(wanted: Wanted) -> str:
-    """Who wants nobody to leave for it, for people; empty if all agree that others leave. Source: MAKE-5."""
-    never = [pod.key for pod in wanted.pods if pod.spec.preemption_policy == "Never"]
-    if isinstance(wanted, WantedGang) and len(never) == len(wanted.pods):
-        return wanted.name
-    return f"pod {never[0]}" if never else ""

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from reconciler.allocation.dra.budget import STEPS
 from reconciler.allocation.policies.selection import Policies
 from reconciler.analysis.manifest_world import Fleet, fleet_of_manifests, last_of, of_plugins, single
-from reconciler.analysis.whatif import scenario as scenarios
+from reconciler.analysis.whatif import simulation
 from reconciler.analysis.whatif.answering import answer
-from reconciler.analysis.whatif.reading import units_in
+from reconciler.analysis.whatif.question import Gang, Scenario, Unit, units_in
 from reconciler.api.manifests.bundle import Bundle, storage_of
 from reconciler.api.manifests.inferred_nodes import infer_nodes
 from reconciler.api.objects.claims import DeviceClass
@@ -104,7 +104,7 @@ def whatif(
             raise NoAnswer("some objects of the first -f or of --add are invalid; fix them")
         fleet = _fleet(first, units, more, files, connection, progress)
         world = fleet._replace(objects=progress.each("loading objects", fleet.objects)).world(rules)
-        scenario = scenarios.Scenario(units, count, freed, frozenset(drained))
+        scenario = Scenario(units, count, freed, frozenset(drained))
         if not units and not drained:
             raise NoAnswer(f"{files[0]} has no pending claim, no template and no pod")
         progress.stage("placing")
@@ -122,7 +122,7 @@ def whatif(
 
 def _fleet(
     first: Bundle,
-    units: tuple[scenarios.Unit | scenarios.Gang, ...],
+    units: tuple[Unit | Gang, ...],
     more: Bundle,
     files: tuple[str, ...],
     connection: Connection,
@@ -153,7 +153,7 @@ def _fleet(
 
 
 def _listed(
-    units: tuple[scenarios.Unit | scenarios.Gang, ...], first: Bundle, connection: Connection
+    units: tuple[Unit | Gang, ...], first: Bundle, connection: Connection
 ) -> tuple[list[ApiObject], list[ApiObject], tuple[Nomination, ...]]:
     """Read a cluster. Only pods without claims can be placed on one that does not serve claims."""
     claims = any(unit.claims for unit in single(units))
@@ -175,22 +175,18 @@ def _listed(
     return list(read_valid(listed)), list(read_valid(machines)), held
 
 
-def _print_result(
-    result: scenarios.Answer, units: tuple[scenarios.Unit | scenarios.Gang, ...], output: str
-) -> None:
+def _print_result(result: simulation.Answer, units: tuple[Unit | Gang, ...], output: str) -> None:
     if output == "table":
         print_answer(result, units, sys.stdout)
     else:
-        printing.echo_value(scenarios.as_json(result), output)
+        printing.echo_value(simulation.as_json(result), output)
 
 
 SHOWN_COPIES = 20
 """Copies to list with their devices; for further copies, only the nodes are counted"""
 
 
-def print_answer(
-    answer: scenarios.Answer, units: Sequence[scenarios.Unit | scenarios.Gang], out: TextIO
-) -> None:
+def print_answer(answer: simulation.Answer, units: Sequence[Unit | Gang], out: TextIO) -> None:
     """Print the verdict, then the placements, then the lost claims."""
     console = printing.Console(out)
     for line in _verdict(answer, units):
@@ -213,14 +209,14 @@ def print_answer(
         printing.print_line(console, f"assumed free: {', '.join(map(str, answer.freed))}")
 
 
-def _verdict(answer: scenarios.Answer, units: Sequence[scenarios.Unit | scenarios.Gang]) -> Iterator[str]:
+def _verdict(answer: simulation.Answer, units: Sequence[Unit | Gang]) -> Iterator[str]:
     names = ", ".join(unit.name for unit in units)
     match answer.limit:
-        case scenarios.Limit.NOTHING:
+        case simulation.Limit.NOTHING:
             pass
-        case scenarios.Limit.ASKED:
+        case simulation.Limit.ASKED:
             yield f"fits: {names}" if answer.copies == 1 else f"fits {answer.copies} times: {names}"
-        case scenarios.Limit.BOUND:
+        case simulation.Limit.BOUND:
             yield f"fits at least {answer.copies} times: {names}"
         case _ if answer.copies and not answer.asked:
             yield f"fits {_times(answer.copies)}: {names}"
@@ -229,18 +225,18 @@ def _verdict(answer: scenarios.Answer, units: Sequence[scenarios.Unit | scenario
         case _:
             yield f"does not fit: {names}"
     if answer.refused is not None:
-        verdict = "may fit" if answer.limit is scenarios.Limit.GAVE_UP else "does not fit"
+        verdict = "may fit" if answer.limit is simulation.Limit.GAVE_UP else "does not fit"
         yield f"copy {answer.refused.copy} {verdict}: {answer.refused.unit}: {_why(answer.refused)}"
-    if answer.lost or answer.limit is scenarios.Limit.NOTHING:
+    if answer.lost or answer.limit is simulation.Limit.NOTHING:
         claims = sum(len(one.claims) for one in answer.lost)
-        stuck = sum(len(one.claims) for one in answer.lost if isinstance(one.elsewhere, scenarios.Refused))
+        stuck = sum(len(one.claims) for one in answer.lost if isinstance(one.elsewhere, simulation.Refused))
         pods = [one for one in answer.lost if not one.claims]
-        stuck += sum(isinstance(one.elsewhere, scenarios.Refused) for one in pods)
+        stuck += sum(isinstance(one.elsewhere, simulation.Refused) for one in pods)
         also = f" and {counted(len(pods), 'pod')} with Koordinator's devices" if pods else ""
         yield f"lost: {counted(claims, 'claim')}{also}; {stuck} cannot be allocated elsewhere"
 
 
-def _gangs(gangs: Sequence[scenarios.PlacedGang]) -> Iterator[str]:
+def _gangs(gangs: Sequence[simulation.PlacedGang]) -> Iterator[str]:
     for one in gangs[:SHOWN_COPIES]:
         where = " and ".join(f"{key}={value}" for key, value in one.domain)
         nodes = counted(len({seat.node for seat in one.seats}), "node")
@@ -253,11 +249,11 @@ def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
-def _why(refused: scenarios.Refused) -> str:
+def _why(refused: simulation.Refused) -> str:
     return f"{refused.reason}: {refused.message}"
 
 
-def _placements(placed: Iterable[scenarios.Placed]) -> printing.Table:
+def _placements(placed: Iterable[simulation.Placed]) -> printing.Table:
     table = printing.Table(("COPY", "CLAIM", "REQUEST", "DEVICE", "NODE"), names=2)
     for one in placed:
         for claim, request, device in one.devices:
@@ -267,13 +263,13 @@ def _placements(placed: Iterable[scenarios.Placed]) -> printing.Table:
     return table
 
 
-def _losses(lost: Iterable[scenarios.Lost]) -> printing.Table:
+def _losses(lost: Iterable[simulation.Lost]) -> printing.Table:
     table = printing.Table(("LOST", "POD", "HOLDS NOW", "ELSEWHERE"), names=2)
     for one in lost:
         match one.elsewhere:
-            case scenarios.Placed(node=node, devices=devices):
+            case simulation.Placed(node=node, devices=devices):
                 where = "\n".join([f"{device} on {node or 'no node'}" for _, _, device in devices])
-            case scenarios.Refused() as refused:
+            case simulation.Refused() as refused:
                 where = f"nowhere: {_why(refused)}"
         pod = str(one.pod) if one.pod is not None else "-"
         claims = "\n".join(map(str, one.claims)) or "-"

@@ -23,9 +23,9 @@ from reconciler.analysis.manifest_world import fleet_of_manifests, world_of_mani
 from reconciler.analysis.sizing.demand import items_in
 from reconciler.analysis.sizing.patterns import distinct_shapes, shape_of
 from reconciler.analysis.sizing.sizing import size
-from reconciler.analysis.whatif import scenario
+from reconciler.analysis.whatif import simulation
 from reconciler.analysis.whatif.answering import answer
-from reconciler.analysis.whatif.reading import units_in
+from reconciler.analysis.whatif.question import Scenario, units_in
 from reconciler.api.manifests.bundle import Bundle, bundle, unknown_parts
 from reconciler.api.manifests.documents import Document, InvalidDocument, documents, of_text
 from reconciler.api.manifests.inferred_nodes import bundle_objects, infer_nodes
@@ -162,7 +162,7 @@ class Fleet:
         asked = _question(objects)
         units = units_in(asked, self._rules, of_plugins=True)
         fleet = fleet_of_manifests(asked, self._bundle, bundle(()), units)
-        question = scenario.Scenario(units, count, frozenset(map(ObjectKey.parse, without)), frozenset(drain))
+        question = Scenario(units, count, frozenset(map(ObjectKey.parse, without)), frozenset(drain))
         found = answer(
             question,
             fleet.world(self._rules),
@@ -349,13 +349,13 @@ def _explanation(found: explanation.Explanation) -> results.Explanation:
     )
 
 
-def _placed(one: scenario.Placed) -> Iterator[results.Placed]:
+def _placed(one: simulation.Placed) -> Iterator[results.Placed]:
     for claim, request, device in one.devices:
         yield results.Placed(one.copy, one.unit, str(claim), request, *device, one.node)
 
 
-def _lost(one: scenario.Lost) -> results.Lost:
+def _lost(one: simulation.Lost) -> results.Lost:
     claims, pod = tuple(map(str, one.claims)), _text(one.pod)
-    if isinstance(one.elsewhere, scenario.Placed):
+    if isinstance(one.elsewhere, simulation.Placed):
         return results.Lost(claims, pod, one.elsewhere.node, "", "")
     return results.Lost(claims, pod, "", str(one.elsewhere.reason), one.elsewhere.message)

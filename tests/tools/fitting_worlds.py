@@ -7,14 +7,7 @@ from random import Random
 
 from reconciler.allocation.alignment.deciding import decide
 from reconciler.allocation.placement.placing import Placement
-from reconciler.analysis.fitting.question import (
-    FitQuestion,
-    PodSet,
-    SetFit,
-    own_claims_of,
-    pod_of,
-    question_in,
-)
+from reconciler.analysis.fitting.question import FitQuestion, PodSet, SetFit, question_in
 from reconciler.analysis.world import world_of
 from reconciler.api.manifests.bundle import bundle
 from reconciler.api.manifests.documents import Document, Origin
@@ -180,7 +173,7 @@ def one_by_one(asked: PodSet, trial: Trial, among: dict[str, str]) -> int:
     mark, placed = trial.mark(), 0
     placement = Placement(trial.nodes, supposed=False)
     for number in range(asked.count):
-        pod, claims = pod_of(asked, number), own_claims_of(asked, number)
+        pod, claims = asked.pod_at(number), asked.claims_at(number)
         pod = pod.model_copy(update={"spec": pod.spec.model_copy(update={"node_selector": among})})
         snapshot = trial.snapshot
         nodes = placement.for_pod(pod, (), snapshot).nodes
@@ -204,7 +197,7 @@ def hold_seats(asked: PodSet, found: SetFit, trial: Trial) -> None:
     """Place the seats of an answer in a trial."""
     for number, seat in enumerate(found.seats):
         given = iter(seat.devices)
-        for one in own_claims_of(asked, number):
+        for one in asked.claims_at(number):
             results = [
                 {"request": request.name, **next(given)._asdict()}
                 for request in one.spec.devices.requests
@@ -212,7 +205,7 @@ def hold_seats(asked: PodSet, found: SetFit, trial: Trial) -> None:
             ]
             allocation = Allocation.model_validate({"devices": {"results": results}})
             trial.assume(Plan(one.key, one.metadata.uid, "", seat.node, allocation))
-        trial.host(pod_of(asked, number), seat.node)
+        trial.host(asked.pod_at(number), seat.node)
 
 
 def wrong(world: FitWorld, answers: Sequence[SetFit]) -> list[str]:

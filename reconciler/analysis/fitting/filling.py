@@ -21,7 +21,7 @@ from reconciler.allocation.gangs.domains import Grouping, Tiers, spread_last
 from reconciler.allocation.gangs.kinds import UNPLACED, Kind
 from reconciler.allocation.gangs.limits import lack, needs_of
 from reconciler.allocation.placement.placing import Placement
-from reconciler.analysis.fitting.question import PodSet, Seat, Short, pod_of, uid_of
+from reconciler.analysis.fitting.question import PodSet, Seat, Short
 from reconciler.api.objects.claims import Allocation
 from reconciler.api.objects.gangs import Tier
 from reconciler.api.objects.plan import Plan
@@ -186,7 +186,7 @@ class Filling:
                 view = topology.view(self._order[place])
                 for plan in self._plans(asked, form, number, rows, view):
                     trial.assume(plan)
-                trial.host(pod_of(asked, number), view.node.name)
+                trial.host(asked.pod_at(number), view.node.name)
         self._taken.clear()
 
     def _plans(
@@ -201,7 +201,7 @@ class Filling:
         for at, (claim, own) in enumerate(zip(asked.claims, results, strict=True)):
             fields = {"devices": {"results": own}, "node_selector": pinned_to_node(view)}
             allocation = Allocation.model_validate(fields)
-            yield Plan(claim.key, uid_of(asked, number, at), "", view.node.name, allocation)
+            yield Plan(claim.key, asked.uid_at(number, at), "", view.node.name, allocation)
 
     def _each(self, kind: Kind, form: Form, counts: Mapping[RequestKey, Amounts]) -> Amounts:
         """(N,) how many pods each node has room and devices for, each device judged on its own.

@@ -8,16 +8,7 @@ from reconciler.allocation.gangs.deciding import decide_gang
 from reconciler.allocation.gangs.domains import Tiers
 from reconciler.allocation.placement.placing import refusal_reason
 from reconciler.analysis.fitting.filling import Filled, Filling, Form, NeedsSearch
-from reconciler.analysis.fitting.question import (
-    Fit,
-    FitQuestion,
-    PodSet,
-    Seat,
-    SetFit,
-    Short,
-    own_claims_of,
-    pod_of,
-)
+from reconciler.analysis.fitting.question import Fit, FitQuestion, PodSet, Seat, SetFit, Short
 from reconciler.analysis.world import remove_nodes, unallocated
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod, claims_of, is_live
@@ -205,7 +196,7 @@ class _Batch:
         held = tuple(claim for claim in named if claim.allocation is not None)
         shared = tuple(claim for claim in named if claim.allocation is None)
         members = tuple(
-            kinds.Member(pod_of(asked, number), (*own_claims_of(asked, number), *shared), held)
+            kinds.Member(asked.pod_at(number), (*asked.claims_at(number), *shared), held)
             for number in range(asked.count)
         )
         key = GangKey(asked.pod.key.namespace, GangSource.ANNOTATION, asked.name)

@@ -36,6 +36,18 @@ class PodSet(Struct, frozen=True):
     tiers: tuple[Tier, ...] = ()
     """What all pods of the set share, the tightest first"""
 
+    def pod_at(self, number: int) -> Pod:
+        """One of the pods."""
+        return pod_like(self.pod, f"{self.pod.key.name} {number}")
+
+    def claims_at(self, number: int) -> tuple[ResourceClaim, ...]:
+        """Its own claims."""
+        return tuple(claim_like(claim, self.uid_at(number, at)) for at, claim in enumerate(self.claims))
+
+    def uid_at(self, number: int, at: int) -> str:
+        """The uid of one of its claims."""
+        return f"fit {self.name} {number} {at}"
+
 
 class FitQuestion(Struct, frozen=True):
     """Sets of pods, placed in this order; each keeps what it takes."""
@@ -45,21 +57,6 @@ class FitQuestion(Struct, frozen=True):
     """Claims that are assumed to hold nothing, and pods that are assumed to be gone"""
     without_nodes: frozenset[str] = frozenset()
     """Nodes that are assumed to be gone, with their devices"""
-
-
-def pod_of(asked: PodSet, number: int) -> Pod:
-    """One of the pods."""
-    return pod_like(asked.pod, f"{asked.pod.key.name} {number}")
-
-
-def own_claims_of(asked: PodSet, number: int) -> tuple[ResourceClaim, ...]:
-    """Its own claims."""
-    return tuple(claim_like(claim, uid_of(asked, number, at)) for at, claim in enumerate(asked.claims))
-
-
-def uid_of(asked: PodSet, number: int, at: int) -> str:
-    """The uid of one of its claims."""
-    return f"fit {asked.name} {number} {at}"
 
 
 class Seat(Struct, frozen=True):

@@ -1,6 +1,7 @@
 """The cheapest set of pods to evict so that a claim, a pod or a gang fits. Source: MAKE-1 to MAKE-6."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from math import inf
 from typing import Any
 
 from msgspec import Struct
@@ -11,16 +12,8 @@ from reconciler.analysis.relocation.leaving import Attempts, Move, leave, place_
 from reconciler.analysis.relocation.occupants import Occupant, Occupants, Pods
 from reconciler.analysis.relocation.search import cheapest_set
 from reconciler.analysis.relocation.victim_sets import NOTHING, Cost, Found, Pricing
-from reconciler.analysis.world import (
-    NoFit,
-    Place,
-    Wanted,
-    WantedPod,
-    World,
-    most_devices,
-    never_preempts,
-    priority_of,
-)
+from reconciler.analysis.world import NoFit, Place, Wanted, WantedGang, WantedPod, World
+from reconciler.api.objects.claims import ALL, ResourceClaim
 from reconciler.api.objects.core import claims_of
 from reconciler.api.objects.gangs import gang_of
 from reconciler.api.objects.meta import DeviceID, ObjectKey
@@ -120,7 +113,7 @@ def make_room(
     besides those that cannot leave anyway.
     """
     with world.trial() as trial:
-        asked = Advice(wanted.name, priority_of(wanted))
+        asked = Advice(wanted.name, _priority_of(wanted))
         now = wanted.place(trial)
         if not isinstance(now, NoFit):
             return replace(asked, places=now, optimal=True)
@@ -130,12 +123,12 @@ def make_room(
         )
         if leaving:
             wanted = wanted.when_free(leave(trial, leaving, occupants))
-            asked = replace(asked, leaving=tuple(sorted(leaving)), priority=priority_of(wanted))
+            asked = replace(asked, leaving=tuple(sorted(leaving)), priority=_priority_of(wanted))
             then = wanted.place(trial)
             if not isinstance(then, NoFit):
                 return replace(asked, places=then, optimal=True)
             occupants = Occupants(world, gone=leaving)
-        if never := never_preempts(wanted):
+        if never := _never_preempts(wanted):
             why = f"{now.message}; and preemptionPolicy of {never} is Never"
             return replace(asked, refusal=NoFit(NEVER, why), optimal=True)
         own, fixed = {pod.key for pod in wanted.pods}, _claims_that_stay(wanted, world)
@@ -153,7 +146,7 @@ def make_room(
 def _without_some(asked: Advice, holds: Holds, attempts: Attempts, now: NoFit, *, moves_only: bool) -> Advice:
     """The cheapest set. `now` is why it does not fit as it is."""
     wanted, occupants, tries = attempts.wanted, attempts.occupants, attempts.left
-    takes = most_devices((*wanted.claims, *wanted.held))
+    takes = _most_devices((*wanted.claims, *wanted.held))
 
     def least_spare(pods: Pods) -> int:
         return int(max(sum(map(holds.apart.__getitem__, occupants.freed(pods))) - takes, 0))
@@ -221,3 +214,31 @@ def _none(found: Found, holds: Holds, asked: Advice, now: NoFit, *, moves_only: 
         return NoFit(NOT_ENOUGH, f"the {who} does not make enough room; {why_now}")
     why = "cannot all go elsewhere" if moves_only else "do not make enough room"
     return NoFit(NOT_ENOUGH, f"the {count} {who.replace('pod', 'pods', 1)} {why}; {why_now}")
+
+
+def _most_devices(claims: Iterable[ResourceClaim]) -> float:
+    """No allocation of these claims has more devices; infinite if one may have all that there are."""
+    requests = (request for claim in claims for request in claim.spec.devices.requests)
+    either = ([one.exactly] if one.exactly is not None else one.first_available for one in requests)
+    return sum(
+        max((inf if one.allocation_mode == ALL else one.wanted for one in some), default=0) for some in either
+    )
+
+
+def _priority_of(wanted: Wanted) -> int:
+    """Pods of lower priority may leave for it: below that of the lowest member of a gang, or of the lowest
+    pod that shares a claim. Source: MAKE-1.
+    """
+    priorities = [pod.spec.priority or 0 for pod in wanted.pods]
+    if wanted.priority is not None:
+        others = priorities[1:] if isinstance(wanted, WantedPod) else []
+        return min([wanted.priority, *others])
+    return min(priorities, default=0)
+
+
+def _never_preempts(wanted: Wanted) -> str:
+    """Who wants nobody to leave for it, for people; empty if all agree that others leave. Source: MAKE-5."""
+    never = [pod.key for pod in wanted.pods if pod.spec.preemption_policy == "Never"]
+    if isinstance(wanted, WantedGang) and len(never) == len(wanted.pods):
+        return wanted.name
+    return f"pod {never[0]}" if never else ""

@@ -6,8 +6,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from reconciler.allocation.placement.order import queue_key
-from reconciler.analysis.whatif.reading import single_units
-from reconciler.analysis.whatif.scenario import Unit
+from reconciler.analysis.whatif.question import Unit, single_units
 from reconciler.analysis.world import claim_like, pod_like
 from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.objects.claims import ResourceClaim

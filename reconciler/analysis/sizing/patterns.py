@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from reconciler.allocation.alignment.deciding import decide
 from reconciler.analysis.sizing.demand import Item
-from reconciler.analysis.whatif.scenario import Unit
+from reconciler.analysis.whatif.question import Unit
 from reconciler.analysis.world import NoFit, WantedPod, attempt, world_of
 from reconciler.api.objects.claims import DeviceClass
 from reconciler.api.objects.core import Node, Pod

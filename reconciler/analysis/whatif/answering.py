@@ -1,6 +1,7 @@
 """Answers a scenario: places the lost claims first, then copy after copy of the units."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from msgspec.structs import replace
@@ -9,33 +10,19 @@ from reconciler.allocation.dra.budget import STEPS, UNLIMITED, Budget
 from reconciler.allocation.placement.order import queue_key
 from reconciler.allocation.pod_devices import HeldDevices, PodDevices
 from reconciler.allocation.policies.selection import PLAIN, Policies
-from reconciler.analysis.whatif.reading import moved_together
-from reconciler.analysis.whatif.scenario import (
-    Answer,
-    Gang,
-    Limit,
-    Lost,
-    Placed,
-    PlacedGang,
-    Refused,
-    Scenario,
-    Unit,
-)
-from reconciler.analysis.whatif.simulation import (
-    Simulation,
-    lost_claims,
-    remaining_claims,
-    units_of,
-)
+from reconciler.analysis.whatif.question import Gang, Scenario, Unit, moved_together
+from reconciler.analysis.whatif.simulation import Answer, Limit, Lost, Placed, PlacedGang, Refused, Simulation
 from reconciler.analysis.world import World, claim_like, pod_like, remove_nodes, unallocated
-from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.claims import Allocation, ResourceClaim
 from reconciler.api.objects.core import Pod, claims_of, is_live
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.pinning import unpinned
 from reconciler.api.objects.plan import Reason
+from reconciler.api.objects.selectors import NodeSelector
 from reconciler.api.objects.similar_names import key_instead
 from reconciler.api.plugins import PLUGINS
 from reconciler.errors import Rejected
+from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.nominations import Nominee, of_claim, own_of_all
 from reconciler.state.pods.device_shares import demand_of
 from reconciler.state.pods.placed import node_of
@@ -71,7 +58,7 @@ def answer(
     _check(scenario, store, held)
     allocated = {key: claim for key, claim in store.claims.items() if claim.allocation is not None}
     kept = [claim for key, claim in allocated.items() if key not in scenario.without]
-    lost = lost_claims(scenario.drained, store.snapshot(), kept)
+    lost = _lost_claims(scenario.drained, store.snapshot(), kept)
     remove_nodes(scenario.drained, store, world.nodes)
     freed = [allocated[key] for key in sorted(scenario.without) if key in allocated]
     _free([*freed, *lost], world)
@@ -83,7 +70,8 @@ def answer(
     ]
     parts = _of_plugins(world, stay, [*holders, *_asking(scenario)], options)
     units = [
-        replace(unit, held=tuple(remaining_claims(unit, store.claims))) for unit in units_of(lost, store.pods)
+        replace(unit, held=tuple(_remaining_claims(unit, store.claims)))
+        for unit in _units_of(lost, store.pods)
     ]
     gone: list[Lost] = []
     with replace(world, own=_own(scenario)).trial() as trial:
@@ -161,6 +149,65 @@ def _check(scenario: Scenario, store: Store, held: Mapping[ObjectKey, HeldDevice
             )
         if claim.allocation is None:
             raise Rejected(f"claim {key} holds no devices, so removing it frees nothing")
+
+
+def _lost_claims(
+    drained: frozenset[str], snapshot: Snapshot, holding: Iterable[ResourceClaim]
+) -> list[ResourceClaim]:
+    """The claims whose allocation cannot be used without the drained nodes."""
+    fleet, nodes = snapshot.fleet, snapshot.topology.nodes
+    names = fleet.vocabulary.nodes.values
+
+    @cache
+    def matches_only_drained(selector: NodeSelector) -> bool:
+        try:
+            matching = {name for name, node in nodes.items() if selector.matches(name, node.labels)}
+        except Rejected:
+            return False
+        return bool(matching) and matching <= drained
+
+    def is_lost(allocation: Allocation) -> bool:
+        for result in allocation.devices.results:
+            codes = [int(fleet.codes["node"][row]) for row in fleet.rows_of(result.id)]
+            if codes and all(code >= 0 and names[code] in drained for code in codes):
+                return True
+        return allocation.node_selector is not None and matches_only_drained(allocation.node_selector)
+
+    held = ((claim, claim.allocation) for claim in holding if drained)
+    return [claim for claim, allocation in held if allocation is not None and is_lost(allocation)]
+
+
+def _units_of(lost: Iterable[ResourceClaim], pods: Mapping[ObjectKey, Pod]) -> list[Unit]:
+    """The lost claims by pod, unallocated, in the order in which they are placed.
+
+    The claims of an unknown pod have the position of their first claim.
+    """
+    groups: dict[ObjectKey | None, list[ResourceClaim]] = {}
+    for claim in lost:
+        user = _user(claim)
+        groups.setdefault(user or ObjectKey("claim " + claim.key.namespace, claim.key.name), []).append(claim)
+    units = []
+    for user, claims in groups.items():
+        pod = pods.get(user) if user is not None else None
+        members = sorted(claims, key=lambda claim: claim.key)
+        name = f"pod {pod.key}" if pod is not None else ", ".join(f"claim {claim.key}" for claim in members)
+        first = queue_key(pod) if pod is not None else min(map(queue_key, members))
+        units.append((first, Unit(name, tuple(map(unallocated, members)), pod)))
+    return [unit for _, unit in sorted(units, key=lambda entry: entry[0])]
+
+
+def _user(claim: ResourceClaim) -> ObjectKey | None:
+    """The first pod in the claim's reservedFor."""
+    pods = (user for user in claim.status.reserved_for if user.resource == "pods")
+    return next((ObjectKey(claim.key.namespace, user.name) for user in pods), None)
+
+
+def _remaining_claims(unit: Unit, holding: Mapping[ObjectKey, ResourceClaim]) -> Iterator[ResourceClaim]:
+    """The claims of the same pod that keep their devices."""
+    for key in claims_of(unit.pod) if unit.pod is not None else ():
+        claim = holding.get(key)
+        if claim is not None and claim.allocation is not None:
+            yield claim
 
 
 def _lose(

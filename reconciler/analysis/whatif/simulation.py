@@ -1,106 +1,166 @@
-"""Allocates and frees units one after another on a separate store, as the reconciler would."""
+"""Places units one after another in a trial, as the reconciler would; the answers, and those as JSON."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct
 
 from reconciler.allocation.dra.budget import Budget
 from reconciler.allocation.gangs.deciding import decide_gang
 from reconciler.allocation.gangs.kinds import AskedGroup, GangQuestion, GangUnsatisfied, Member, Seat
-from reconciler.allocation.placement.order import queue_key
 from reconciler.allocation.placement.placing import Placement
 from reconciler.allocation.pod_devices import PodDevices, PodRefusal
 from reconciler.allocation.policies.selection import Policies
-from reconciler.analysis.whatif.scenario import Gang, Placed, PlacedGang, Refused, Unit
-from reconciler.analysis.world import Fit, NoFit, Sharing, WantedPod, attempt, unallocated
-from reconciler.api.objects.claims import Allocation, ResourceClaim
-from reconciler.api.objects.core import Pod, claims_of
+from reconciler.analysis.whatif.question import Gang, Unit
+from reconciler.analysis.world import NoFit, Place, Sharing, WantedPod, attempt
+from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Plan, Reason
-from reconciler.api.objects.selectors import NodeSelector
 from reconciler.errors import Rejected
-from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.pods.device_shares import demand_of
 from reconciler.state.pods.groups import INCOMPLETE
 from reconciler.state.trial import Trial
 
+DeviceChoice = tuple[ObjectKey, str, DeviceID]
+"""Claim, request and allocated device; of a plugin's devices the pod and the type"""
 
-def lost_claims(
-    drained: frozenset[str], snapshot: Snapshot, holding: Iterable[ResourceClaim]
-) -> list[ResourceClaim]:
-    """The claims whose allocation cannot be used without the drained nodes."""
-    if not drained:
-        return []
-    known: dict[NodeSelector, bool] = {}  # claims of one node have equal selectors
 
-    def matches_only_drained(selector: NodeSelector) -> bool:
-        if selector not in known:
-            known[selector] = _matches_only(selector, drained, snapshot)
-        return known[selector]
+class Limit(StrEnum):
+    """Why no more copies were tried."""
 
-    return [
-        claim
-        for claim in holding
-        if claim.allocation is not None
-        and _is_lost(claim.allocation, drained, matches_only_drained, snapshot)
+    ASKED = "asked"
+    """The requested number of copies is placed"""
+    FULL = "full"
+    """The next copy does not fit"""
+    GAVE_UP = "gave-up"
+    """The search for the next copy gave up: it is unknown whether it fits"""
+    BOUND = "bound"
+    """The maximum number of copies is placed; more may fit"""
+    NOTHING = "nothing"
+    """The scenario has no units"""
+
+
+class Placed(Struct, frozen=True):
+    """A unit that fits, or a pod of a gang that fits."""
+
+    unit: str
+    copy: int
+    """From 1"""
+    node: str
+    """Empty if no node is needed"""
+    devices: tuple[DeviceChoice, ...]
+
+
+class PlacedGang(Struct, frozen=True):
+    """A gang of which enough pods fit together."""
+
+    unit: str
+    copy: int
+    """From 1"""
+    seats: tuple[Placed, ...]
+    """Its pods with a place"""
+    left_out: tuple[str, ...]
+    """Its pods without one, as units"""
+    domain: tuple[tuple[str, str], ...]
+    """Topology key -> value that all places share"""
+
+
+class Refused(Struct, frozen=True):
+    """A unit that does not fit."""
+
+    unit: str
+    copy: int
+    reason: str
+    """A value of `Reason`"""
+    message: str
+
+
+class Lost(Struct, frozen=True):
+    """Claims that lose their devices on a drained node, and where they fit instead."""
+
+    claims: tuple[ObjectKey, ...]
+    """The claims of one pod are allocated together; empty for a pod with devices of a plugin"""
+    pod: ObjectKey | None
+    devices: tuple[DeviceID, ...]
+    """The devices that they hold now"""
+    elsewhere: Placed | Refused
+
+
+class Answer(Struct, frozen=True):
+    """The answer to a scenario."""
+
+    freed: tuple[ObjectKey, ...]
+    """Claims and pods that hold no devices in the scenario"""
+    lost: tuple[Lost, ...]
+    copies: int
+    """Copies with all units placed"""
+    asked: int | None
+    limit: Limit
+    placed: tuple[Placed, ...]
+    refused: Refused | None
+    """The unit that stopped the next copy"""
+    gangs: tuple[PlacedGang, ...] = ()
+    """The gangs among `placed`, which has their pods"""
+
+    @property
+    def fits(self) -> bool:
+        """Whether all requested copies fit, and all lost claims fit elsewhere."""
+        enough = self.limit is Limit.NOTHING or self.copies >= (self.asked or 1)
+        return enough and not any(isinstance(lost.elsewhere, Refused) for lost in self.lost)
+
+
+def as_json(result: Answer) -> dict[str, Any]:
+    """The whole answer."""
+    return {
+        "fits": result.fits,
+        "copies": result.copies,
+        "copiesAsked": result.asked,
+        "limit": str(result.limit),
+        "placed": [_placed_as_json(one) for one in result.placed],
+        "gangs": [_gang_as_json(one) for one in result.gangs],
+        "refused": _refused_as_json(result.refused) if result.refused is not None else None,
+        "freed": [str(key) for key in result.freed],
+        "lost": [_lost_as_json(one) for one in result.lost],
+    }
+
+
+def _placed_as_json(placed: Placed) -> dict[str, Any]:
+    devices = [
+        {"claim": str(claim), "request": request, **device._asdict()}
+        for claim, request, device in placed.devices
     ]
+    return {"unit": placed.unit, "copy": placed.copy, "node": placed.node or None, "devices": devices}
 
 
-def _is_lost(
-    allocation: Allocation,
-    drained: frozenset[str],
-    matches_only_drained: Callable[[NodeSelector], bool],
-    snapshot: Snapshot,
-) -> bool:
-    values = snapshot.fleet.vocabulary.nodes.values
-    for result in allocation.devices.results:
-        codes = [int(snapshot.fleet.codes["node"][row]) for row in snapshot.fleet.rows_of(result.id)]
-        if codes and all(code >= 0 and values[code] in drained for code in codes):
-            return True
-    return allocation.node_selector is not None and matches_only_drained(allocation.node_selector)
+def _gang_as_json(gang: PlacedGang) -> dict[str, Any]:
+    return {
+        "unit": gang.unit,
+        "copy": gang.copy,
+        "pods": [{"unit": seat.unit, "node": seat.node} for seat in gang.seats],
+        "leftOut": list(gang.left_out),
+        "domain": dict(gang.domain),
+    }
 
 
-def _matches_only(selector: NodeSelector, drained: frozenset[str], snapshot: Snapshot) -> bool:
-    """Whether a selector matches nodes, and all of them are drained."""
-    try:
-        matching = {
-            name for name, node in snapshot.topology.nodes.items() if selector.matches(name, node.labels)
-        }
-    except Rejected:
-        return False
-    return bool(matching) and matching <= drained
+def _refused_as_json(refused: Refused) -> dict[str, Any]:
+    return {
+        "unit": refused.unit,
+        "copy": refused.copy,
+        "reason": str(refused.reason),
+        "message": refused.message,
+    }
 
 
-def units_of(lost: Iterable[ResourceClaim], pods: Mapping[ObjectKey, Pod]) -> list[Unit]:
-    """The lost claims by pod, unallocated, in the order in which they are placed.
-
-    The claims of an unknown pod have the position of their first claim.
-    """
-    groups: dict[ObjectKey | None, list[ResourceClaim]] = {}
-    for claim in lost:
-        user = _user(claim)
-        groups.setdefault(user or ObjectKey("claim " + claim.key.namespace, claim.key.name), []).append(claim)
-    units = []
-    for user, claims in groups.items():
-        pod = pods.get(user) if user is not None else None
-        members = sorted(claims, key=lambda claim: claim.key)
-        name = f"pod {pod.key}" if pod is not None else ", ".join(f"claim {claim.key}" for claim in members)
-        first = queue_key(pod) if pod is not None else min(map(queue_key, members))
-        units.append((first, Unit(name, tuple(map(unallocated, members)), pod)))
-    return [unit for _, unit in sorted(units, key=lambda entry: entry[0])]
-
-
-def _user(claim: ResourceClaim) -> ObjectKey | None:
-    """The first pod in the claim's reservedFor."""
-    pods = (user for user in claim.status.reserved_for if user.resource == "pods")
-    return next((ObjectKey(claim.key.namespace, user.name) for user in pods), None)
-
-
-def remaining_claims(unit: Unit, holding: Mapping[ObjectKey, ResourceClaim]) -> Iterator[ResourceClaim]:
-    """The claims of the same pod that keep their devices."""
-    for key in claims_of(unit.pod) if unit.pod is not None else ():
-        claim = holding.get(key)
-        if claim is not None and claim.allocation is not None:
-            yield claim
+def _lost_as_json(lost: Lost) -> dict[str, Any]:
+    return {
+        "claims": [str(key) for key in lost.claims],
+        "pod": str(lost.pod) if lost.pod is not None else None,
+        "devices": [device._asdict() for device in lost.devices],
+        "elsewhere": _placed_as_json(lost.elsewhere) if isinstance(lost.elsewhere, Placed) else None,
+        "refused": _refused_as_json(lost.elsewhere) if isinstance(lost.elsewhere, Refused) else None,
+    }
 
 
 class Simulation:
@@ -195,7 +255,7 @@ class Simulation:
                 found.append((unit.pod, self._allocated(unit.claims), shared))
         return tuple(found)
 
-    def _hold(self, found: Fit, unit: Unit, others: Sequence[Unit]) -> str:
+    def _hold(self, found: Place, unit: Unit, others: Sequence[Unit]) -> str:
         """Count a pod on its node, and those that share its claims on theirs. Returns its node."""
         places: Mapping[ObjectKey, str] = {}
         pod = unit.pod

@@ -21,9 +21,8 @@ from reconciler.analysis.fitting.fitting import fit
 from reconciler.analysis.fitting.question import as_json as fit_as_json
 from reconciler.analysis.fitting.question import question_in
 from reconciler.analysis.whatif.answering import answer as answer_whatif
-from reconciler.analysis.whatif.reading import units_in
-from reconciler.analysis.whatif.scenario import Scenario
-from reconciler.analysis.whatif.scenario import as_json as whatif_as_json
+from reconciler.analysis.whatif.question import Scenario, units_in
+from reconciler.analysis.whatif.simulation import as_json as whatif_as_json
 from reconciler.analysis.world import World
 from reconciler.api.manifests.bundle import Bundle, bundle, storage_of
 from reconciler.api.manifests.documents import of_text

@@ -14,7 +14,7 @@ from reconciler.allocation.placement.order import queue_key
 from reconciler.analysis.sizing.demand import Item
 from reconciler.analysis.sizing.patterns import distinct_shapes
 from reconciler.analysis.sizing.sizing import size
-from reconciler.analysis.whatif.scenario import Unit
+from reconciler.analysis.whatif.question import Unit
 from reconciler.analysis.world import World
 from reconciler.api.objects.changes import Changed, Notice, Refused, Removed, Replaced
 from reconciler.api.objects.claims import ResourceClaim

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from reconciler.allocation.dra.budget import StepLimit, Unfinished
 from reconciler.analysis.whatif.answering import answer
-from reconciler.analysis.whatif.reading import MAX_UNITS, units_in
-from reconciler.analysis.whatif.scenario import Answer, Limit, Lost, Placed, Refused, Scenario
+from reconciler.analysis.whatif.question import MAX_UNITS, Scenario, units_in
+from reconciler.analysis.whatif.simulation import Answer, Limit, Lost, Placed, Refused
 from reconciler.analysis.world import World, world_of
 from reconciler.api.manifests.bundle import Bundle, bundle
 from reconciler.api.manifests.documents import Document, Origin

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.analysis.whatif.answering import answer
-from reconciler.analysis.whatif.reading import units_in
-from reconciler.analysis.whatif.scenario import Answer, Limit, Placed, Refused, Scenario
+from reconciler.analysis.whatif.question import Scenario, units_in
+from reconciler.analysis.whatif.simulation import Answer, Limit, Placed, Refused
 from reconciler.analysis.world import world_of
 from reconciler.api.manifests.bundle import bundle
 from reconciler.api.manifests.documents import Document, Origin

@@ -1,16 +1,17 @@
-"""Reads the units of a scenario from manifests: gangs, pods with claims, single claims and templates."""
+"""What a what-if analysis is asked: the units to place, read from manifests, and what is assumed."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
+from msgspec import Struct
+
 from reconciler.allocation.placement.order import queue_key
-from reconciler.analysis.whatif.scenario import Gang, Unit
 from reconciler.api.manifests.bundle import Bundle, Entry, claim_from_template
 from reconciler.api.objects import gangs
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ResourceClaim, ResourceClaimTemplate
 from reconciler.api.objects.core import Pod, is_live
-from reconciler.api.objects.meta import ApiObject, ObjectKey
+from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
 from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.plugins import holding, serving
@@ -18,8 +19,58 @@ from reconciler.api.versions.reading import typed
 from reconciler.errors import Malformed, Rejected
 from reconciler.state.on_demand import KindsOnDemand
 from reconciler.state.pods.groups import NOT_FOUND, NoRules, PodGroups, rules_of
-from reconciler.state.pods.placed import node_of, placed, placed_by_group
+from reconciler.state.pods.placed import Placed, node_of, placed, placed_by_group
 from reconciler.state.store import Store
+
+
+class Unit(Struct, frozen=True):
+    """Unallocated claims that need one node together, or a pod that requests devices of a plugin."""
+
+    name: str
+    """For users: `claim default/a`, `pod default/p`"""
+    claims: tuple[ResourceClaim, ...]
+    pod: Pod | None = None
+    """The pod that uses the claims, if any; it restricts the nodes"""
+    held: tuple[ResourceClaim, ...] = ()
+    """Claims of the pod that keep their devices"""
+
+
+class Gang(Struct, frozen=True):
+    """Pods of which enough must fit together, or none."""
+
+    name: str
+    """For users: `gang default/g`"""
+    key: gangs.GangKey
+    members: tuple[Unit, ...]
+    """Pods without a place, in the order of `placement.place`; claims may be in several of them"""
+    least: int
+    """How many of them must fit"""
+    tiers: tuple[gangs.Tier, ...] = ()
+    """The tightest first"""
+    rules: gangs.GangRules | None = None
+    """Of a tree of groups: what counts in place of `tiers`"""
+    placed: Mapping[str, Placed] = {}
+    """Of a tree: the members that keep their place, by their group"""
+    nodes: tuple[str, ...] = ()
+    """Nodes of members that keep their place"""
+    devices: tuple[DeviceID, ...] = ()
+    """Devices of members that keep their place"""
+    refusal: NoRules | None = None
+    """Why it cannot be placed anywhere"""
+
+
+class Scenario(Struct, frozen=True):
+    """Units to place under assumptions. Without units: which claims are lost, and where they fit instead."""
+
+    units: tuple[Unit | Gang, ...] = ()
+    """The units of one copy"""
+    count: int | None = None
+    """Number of copies; None means as many as fit"""
+    without: frozenset[ObjectKey] = frozenset()
+    """Claims that are assumed to hold no devices, and pods with devices of plugins, assumed to be gone"""
+    drained: frozenset[str] = frozenset()
+    """Nodes that are assumed to be removed with their devices"""
+
 
 _ALL_KNOWN = KindsOnDemand(None)
 
