@@ -328,6 +328,19 @@ def _flaws(unready: Rows, snapshot: Snapshot) -> str:
     return f" (pool {snapshot.fleet.pools[first].id}: {problem}{more})"
 
 
+def unready_pools(parsed: ParsedClaims, snapshot: Snapshot) -> str:
+    """How many devices that claims ask for are in pools that are not ready, and in which; empty for none."""
+    if not readiness(snapshot.topology).problems:
+        return ""
+    matching = [
+        evaluate_selectors(option, snapshot.fleet).true for slot in parsed.slots for option in slot.options
+    ]
+    unready = np.flatnonzero(np.any(matching, axis=0) & ~readiness(snapshot.topology).ready)
+    if not len(unready):
+        return ""
+    return f"{_devices(len(unready))} that match are in pools that are not ready{_flaws(unready, snapshot)}"
+
+
 def _devices(count: int) -> str:
     return f"{count} device{'s' if count != 1 else ''}"
 

@@ -12,6 +12,7 @@ from reconciler.allocation.alignment.preferences import NODE, alignments, limit
 from reconciler.allocation.dra.allocate import NodeStates, compared_attributes
 from reconciler.allocation.dra.budget import Budget
 from reconciler.allocation.dra.preferred import preferred_places
+from reconciler.allocation.dra.refusal_counts import unready_pools
 from reconciler.allocation.gangs.kinds import (
     GangGranted,
     GangQuestion,
@@ -80,8 +81,8 @@ class Places:
         return row is not None and self._trial.nodes.room.holds(row, wanted, kind.waived)
 
     def left_out(self, kind: Kind, snapshot: Snapshot) -> str:
-        """Why nodes are left out for the pod of a kind; empty if none is."""
-        return self._placement.left_out(kind.pod, kind.held, snapshot)
+        """Why nodes and pools are left out for a kind; empty if none is."""
+        return left_out(kind, self._placement, snapshot)
 
     def _possible(self, kind: Kind, snapshot: Snapshot) -> Mask:
         if self._company.ordered:
@@ -95,6 +96,12 @@ class Places:
         partners = self._company.pods
         nodes = self._placement.before_binding(of.pod, held, snapshot, partners=partners).nodes
         return np.ones(self._size, dtype=np.bool_) if nodes is None else nodes.mask
+
+
+def left_out(kind: Kind, placement: Placement, snapshot: Snapshot) -> str:
+    """Why nodes are left out for the pod of a kind, and pools for its claims; empty if none is."""
+    pools = unready_pools(kind.shape.parsed, snapshot) if kind.shape is not None else ""
+    return "; ".join(filter(None, [placement.left_out(kind.pod, kind.held, snapshot), pools]))
 
 
 def takes(kind: Kind, member: int, trial: Trial) -> Wanted:

@@ -20,6 +20,7 @@ from reconciler.allocation.gangs.deciding import too_few
 from reconciler.allocation.gangs.domains import Grouping, Tiers, spread_last
 from reconciler.allocation.gangs.kinds import UNPLACED, Kind
 from reconciler.allocation.gangs.limits import lack, needs_of
+from reconciler.allocation.gangs.places import left_out
 from reconciler.allocation.placement.placing import Placement
 from reconciler.analysis.fitting.question import PodSet, Seat, Short
 from reconciler.api.objects.claims import Allocation
@@ -351,9 +352,9 @@ class Filling:
             filled.bound, asked.count, asked.count, met=best.met, domains=best.domains, short=found
         )
         if kind not in self._left_out:
-            self._left_out[kind] = self._placement.left_out(kind.pod, (), self._snapshot)
-        left_out = self._left_out[kind]
-        return Short(UNPLACED, f"{message}. {left_out}" if left_out else message, found)
+            self._left_out[kind] = left_out(kind, self._placement, self._snapshot)
+        why = self._left_out[kind]
+        return Short(UNPLACED, f"{message}. {why}" if why else message, found)
 
     def _free_devices(self, form: Form) -> Amounts:
         """(N,) devices of each node that a pod could use; 1 for each node if it uses none."""

@@ -15,7 +15,7 @@ from reconciler.api.objects.core import Pod, claims_of, is_live
 from reconciler.api.objects.gangs import GangKey, GangSource, Tier
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.similar_names import key_instead
-from reconciler.errors import Malformed, Rejected
+from reconciler.errors import Malformed, Rejected, counted
 from reconciler.state.store import Store
 from reconciler.state.trial import Trial
 
@@ -180,12 +180,14 @@ class _Batch:
         why = self._decided(asked, asked.count)
         if isinstance(why, kinds.GangGranted):
             return _granted(asked, why, None)
-        short = Short(why.reason, why.message, why.short)
-        if least <= why.fits:
-            found = self._decided(asked, least)
-            if isinstance(found, kinds.GangGranted):
-                return _granted(asked, found, short)
-        return SetFit(asked.name, asked.count, (), short=short)
+        found = self._decided(asked, least) if least <= why.fits else why
+        if isinstance(found, kinds.GangUnsatisfied):
+            return SetFit(asked.name, asked.count, (), short=_short(found))
+        short = _short(why)
+        if len(found.seats) < why.fits and why.reason == kinds.UNPLACED:
+            tried = f"{len(found.seats)} of {counted(asked.count, 'pod')} have a place; by counting"
+            short = Short(why.reason, f"{tried}, {why.message}", why.short)
+        return _granted(asked, found, short)
 
     def _decided(self, asked: PodSet, least: int) -> kinds.GangGranted | kinds.GangUnsatisfied:
         question = self._question(asked, least)
@@ -201,6 +203,10 @@ class _Batch:
         )
         key = GangKey(asked.pod.key.namespace, GangSource.ANNOTATION, asked.name)
         return kinds.GangQuestion(key, members, least, asked.tiers)
+
+
+def _short(why: kinds.GangUnsatisfied) -> Short:
+    return Short(why.reason, why.message, why.short)
 
 
 def _granted(asked: PodSet, found: kinds.GangGranted, short: Short | None) -> SetFit:

@@ -70,6 +70,45 @@ def test_without_holders_and_nodes(spec: Object):
     assert ask(world, pods("s", 2, spec=spec), without=["used"], withoutNodes=["a"]).sets[0].fits == 0
 
 
+def pairs(names: str) -> list[Object]:
+    """A node whose devices have a letter each, and pods that need two devices of the same letter."""
+    made = machine("a", len(names))
+    for one, name in zip(made[1]["spec"]["devices"], names, strict=True):
+        one["attributes"] = {"example.com/of": {"string": name}}
+    return made
+
+
+@pytest.mark.parametrize(
+    ("least", "fits", "said"),
+    [
+        (1, 2, "2 of 4 pods have a place; by counting, 3 of 4 pods fit together at most; 4 are needed"),
+        (3, 0, "2 of 4 pods fit together at most; 3 are needed"),
+    ],
+)
+def test_what_is_only_counted_is_told_from_what_has_a_place(least: int, fits: int, said: str):
+    pair = template("pair", 2)
+    pair["spec"]["spec"]["devices"]["constraints"] = [{"matchAttribute": "example.com/of"}]
+    found = ask(pairs("aaabbcd"), pods("s", 4, gpus="pair", minCount=least), templates=[pair]).sets[0]
+    assert found.fits == fits
+    assert found.short is not None
+    assert found.short.message.startswith(said)
+
+
+@pytest.mark.parametrize("gpus", ["one", "pair"])
+def test_a_pool_that_is_not_ready_is_named(gpus: str):
+    """By columns, and by the search."""
+    pair = template("pair", 2)
+    pair["spec"]["spec"]["devices"]["constraints"] = [{"matchAttribute": "example.com/of"}]
+    world = pairs("aabb")
+    world[1]["spec"]["pool"]["resourceSliceCount"] = 2
+    short = ask(world, pods("s", 2, gpus=gpus), templates=[pair]).sets[0].short
+    assert short is not None
+    assert (
+        "4 devices that match are in pools that are not ready (pool gpu.example.com/a: 1 of 2"
+        in short.message
+    )
+
+
 def test_without_a_pod_its_room_and_its_claims_are_free():
     used = claim("used", 2) | {"metadata": {"name": "used", "namespace": "default", "uid": "u"}}
     used["status"] = held("gpu.example.com", "a", "d0", "d1", on="a")
