@@ -264,7 +264,7 @@ class StorageClass(ApiObject):
 class VolumeNodeResources(Model):
     """How many volumes of a driver a node can attach; None for no limit."""
 
-    count: Int | None = None
+    count: Int | None = Field(default=None, ge=0)
 
 
 class CSINodeDriver(Model):
