@@ -14,6 +14,7 @@ from perf.oracle import Unanswered, ask
 from perf.replay import replay
 from perf.workload import OracleTask
 from reconciler.errors import Malformed
+from tests.tools import builders
 
 
 def scenario(nodes=("node-0",), gpus_a_node=2, **other):
@@ -31,15 +32,14 @@ def a_claim(name, count=1):
 
 def first_of(name, *models):
     """A claim of one GPU of the first model there is."""
-    alternatives = [
-        {
-            "name": model.lower(),
-            "deviceClassName": gpus.CLASS,
-            "selectors": [{"cel": {"expression": f"device.attributes['{gpus.DRIVER}'].model == '{model}'"}}],
-        }
+    alternatives = {
+        model.lower(): builders.wants(
+            device_class=gpus.CLASS,
+            selectors=builders.selectors(f"device.attributes['{gpus.DRIVER}'].model == '{model}'"),
+        )
         for model in models
-    ]
-    return claim(name, [{"name": "r", "firstAvailable": alternatives}])
+    }
+    return claim(name, [builders.first_of("r", **alternatives)])
 
 
 @pytest.fixture
@@ -65,12 +65,7 @@ def test_without_steps_all_claims_are_allocated_in_order(play):
 def test_what_is_released_can_be_taken_again(play):
     steps = [{"allocate": "a"}, {"allocate": "b"}, {"release": "a"}, {"allocate": "b"}]
     summary = play(scenario(claims=[a_claim("a", 2), a_claim("b", 2)], steps=steps))
-    assert [(name, device) for name, _, device in taken(summary)] == [
-        ("default/a", "gpu-0"),
-        ("default/a", "gpu-1"),
-        ("default/b", "gpu-0"),
-        ("default/b", "gpu-1"),
-    ]
+    assert [name for name, _, _ in taken(summary)] == ["default/a"] * 2 + ["default/b"] * 2
     assert (summary["allocated"], summary["failed"]) == (2, 1)
 
 
@@ -150,14 +145,6 @@ def test_its_figures_have_the_names_of_ours(name: str, tmp_path: Path):
     ours = {figure.name for figure in ASKED[name].run(size, lambda *_: None).figures}
     assert found
     assert {figure.name for figure in found} <= ours
-
-
-def test_rates_are_those_of_the_times_that_it_told(tmp_path: Path):
-    found = {one.name: one.value for one in ask(
-        a_program(tmp_path, ANSWER), "w", task_of("whole-gpu"), {"nodes": 2, "claims": 5}
-    )}  # fmt: skip
-    assert found["claims/s"] == pytest.approx(5000)
-    assert found["claim worst"] == pytest.approx(200)
 
 
 @pytest.mark.parametrize(
