@@ -1,5 +1,6 @@
 """For every rule about documents, classes and claims the smallest manifests that break it."""
 
+from tests.tools.builders import request
 from tests.tools.doctor_manifests import (
     GPU,
     IN_CLAIM,
@@ -49,11 +50,7 @@ CASES = [
         "33 requests",
         {
             **claim("c"),
-            "spec": {
-                "devices": {
-                    "requests": [{"name": f"r{n}", "exactly": {"deviceClassName": "gpu"}} for n in range(33)]
-                }
-            },
+            "spec": {"devices": {"requests": [request(f"r{n}", device_class="gpu") for n in range(33)]}},
         },
         "spec.devices.requests",
         "32",

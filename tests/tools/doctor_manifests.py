@@ -89,6 +89,16 @@ def counters(
     return part(name, count=count, generation=generation, sharedCounters=shared)
 
 
+def drawn(*draws: Object) -> tuple[Object, Object]:
+    """A counter set of 10 of memory, and devices a, b, ... that each draw from it."""
+    return counters(), part("s", *map(drawing, "abcdef", draws), count=2)
+
+
+def by_device(*devices: Object) -> Object:
+    """A slice whose devices say for which nodes they are."""
+    return part("s", *devices, perDeviceNodeSelection=True)
+
+
 def stating(name: str, expression: str, **attributes: str) -> Object:
     return device(name, attributes=attributes, compatibleOnlyWith={"expression": expression})
 
@@ -214,21 +224,25 @@ OLD = {**ONE, "apiVersion": "resource.k8s.io/v1beta2"}
 
 BARE = part("s", {"name": "a", "attributes": {"kind": "x"}})
 
-FITS = drawing("a", draw("set", memory="10"))
+ALL, OVER_HALF, HALF = (draw("set", memory=amount) for amount in ("10", "6", "5"))
 
-HALVES = (drawing("a", draw("set", memory="6")), drawing("b", draw("set", memory="6")))
+FITS = drawing("a", ALL)
 
 SHARED = device("a", allowMultipleAllocations=True)
 
 MIG = stating("a", kind_is("mig"), kind="foo")
 
-SELF = "spec.devices[0].compatibleOnlyWith.expression"
+D, E = "spec.devices[0]", "spec.devices[1]"
+
+SELF = f"{D}.compatibleOnlyWith.expression"
 
 IN_CLASS = "spec.selectors[0].cel.expression"
 
 IN_CLAIM = "spec.devices.requests[0].exactly"
 
-GROUPS = "spec.devices[0].consumesCounters[0].compatibilityGroups"
+DRAW = f"{D}.consumesCounters[0]"
+
+GROUPS = f"{DRAW}.compatibilityGroups"
 
 AT_COUNT, RESULT = "spec.pool.resourceSliceCount", "status.allocation.devices.results[0]"
 
@@ -244,15 +258,12 @@ def deriving(expression: str, constraints: list[Object] | None = None) -> Object
 
 def grouped(*groups: str) -> str:
     """Devices a, b, ... of one counter set, each with a group."""
-    devices = [drawing(chr(97 + at), draw("set", group, memory="1")) for at, group in enumerate(groups)]
-    return yaml_of(counters(), part("s", *devices, count=2))
+    return yaml_of(*drawn(*(draw("set", group, memory="1") for group in groups)))
 
 
 def excluding(*draws: str) -> str:
-    first, second = (
-        drawing(name, draw("set", name, memory=one)) for name, one in zip("ab", draws, strict=True)
-    )
-    return yaml_of(counters(), part("s", first, second, count=2))
+    """Devices a and b of one counter set, each with a group of its own."""
+    return yaml_of(*drawn(*(draw("set", name, memory=one) for name, one in zip("ab", draws, strict=True))))
 
 
 def two_sets(*modes: str) -> str:

@@ -2,20 +2,26 @@
 
 from reconciler.api.objects.semantics import ALL_GATES, SHARED_CAPACITY
 from tests.tools.doctor_manifests import (
+    ALL,
     AT_COUNT,
     BARE,
+    DRAW,
     FITS,
     GATES,
     GROUPS,
-    HALVES,
+    HALF,
     IN_CLASS,
     MIG,
     ONE,
+    OVER_HALF,
     RESULT,
     SELF,
     A,
     B,
     Case,
+    D,
+    E,
+    by_device,
     claim,
     composed,
     counters,
@@ -23,6 +29,7 @@ from tests.tools.doctor_manifests import (
     device_class,
     draw,
     drawing,
+    drawn,
     either,
     excluding,
     extended,
@@ -37,24 +44,17 @@ from tests.tools.doctor_manifests import (
 )
 
 REQUESTED = yaml_of(
-    counters(),
-    part(
-        "s",
-        drawing(
-            "a", {"counterSet": "set", "counters": {"memory": {"valueFrom": {"capacityName": "memory"}}}}
-        ),
-        count=2,
-    ),
+    *drawn({"counterSet": "set", "counters": {"memory": {"valueFrom": {"capacityName": "memory"}}}})
 )
 
 CASES = [
-    Case("put-right", "an attribute without a type", BARE, "spec.devices[0].attributes.kind"),
+    Case("put-right", "an attribute without a type", BARE, f"{D}.attributes.kind"),
     Case("duplicate-object", "two slices", (ONE, part("s", B, pool="q")), "metadata.name", "a.yaml:2"),
     Case(
         "put-right",
         "a device without basic",
         {**part("s", {"name": "a", "basic": {}}, A, B), "apiVersion": "resource.k8s.io/v1beta1"},
-        "spec.devices[1]",
+        E,
         "has no `basic`, so this device is left out (2 in all)",
     ),
     Case(
@@ -82,18 +82,18 @@ CASES = [
         "unused-field",
         "of a preview",
         REQUESTED,
-        "spec.devices[0].consumesCounters[0].counters[memory].valueFrom",
+        f"{DRAW}.counters[memory].valueFrom",
         "which needs the feature gate DRASharedConsumableCapacity (preview of 1.38), and that is off",
     ),
     Case(
         "preview-field",
         "with its gate on",
         REQUESTED,
-        "spec.devices[0].consumesCounters[0].counters[memory].valueFrom",
+        f"{DRAW}.counters[memory].valueFrom",
         "valueFrom belongs to DRASharedConsumableCapacity (preview of 1.38)",
         ALL_GATES | {SHARED_CAPACITY},
     ),
-    Case("dropped-expression", "only the field", part("s", MIG), "spec.devices[0].compatibleOnlyWith"),
+    Case("dropped-expression", "only the field", part("s", MIG), f"{D}.compatibleOnlyWith"),
     Case("pool-incomplete", "one of two", part("s", A, count=2), AT_COUNT, "1 of 2"),
     Case("pool-incomplete", "two of one", (ONE, part("t", B)), AT_COUNT, "2 of 1"),
     Case(
@@ -110,19 +110,19 @@ CASES = [
         AT_COUNT,
         "the count is 3, but 2 in",
     ),
-    Case("duplicate-device", "in one slice", part("s", A, A), "spec.devices[1].name", "twice"),
+    Case("duplicate-device", "in one slice", part("s", A, A), f"{E}.name", "twice"),
     Case(
         "duplicate-device",
         "in two slices",
         (part("s", A, count=2), part("t", A, count=2)),
-        "spec.devices[0].name",
+        f"{D}.name",
         "slice s",
     ),
     Case(
         "device-on-two-nodes",
         "a pool of both",
         (part("s", A, nodeName="x", count=2), part("t", A, nodeName="y", count=2)),
-        "spec.devices[0].name",
+        f"{D}.name",
         "node x and on node y",
     ),
     Case(
@@ -135,22 +135,22 @@ CASES = [
     Case(
         "dangling-counter-set",
         "a slip",
-        (counters(), part("s", drawing("a", draw("sett", memory="1")), count=2)),
-        "spec.devices[0].consumesCounters[0].counterSet",
+        drawn(draw("sett", memory="1")),
+        f"{DRAW}.counterSet",
         "did you mean set?",
     ),
     Case(
         "dangling-counter",
         "a slip",
-        (counters(), part("s", drawing("a", draw("set", memry="1")), count=2)),
-        "spec.devices[0].consumesCounters[0].counters[memry]",
+        drawn(draw("set", memry="1")),
+        f"{DRAW}.counters[memry]",
         "did you mean memory?",
     ),
     Case(
         "negative-draw",
         "below zero",
-        (counters(), part("s", drawing("a", draw("set", memory="-1")), count=2)),
-        "spec.devices[0].consumesCounters[0].counters[memory].value",
+        drawn(draw("set", memory="-1")),
+        f"{DRAW}.counters[memory].value",
         "-1 of memory",
     ),
     Case(
@@ -158,9 +158,7 @@ CASES = [
         "amounts that cannot be added",
         (
             counters(sets={"set": {"memory": "9E"}}),
-            part(
-                "s", drawing("a", draw("set", memory="9E")), drawing("b", draw("set", memory="1n")), count=2
-            ),
+            drawn(draw("set", memory="9E"), draw("set", memory="1n"))[1],
         ),
         "spec.pool",
         "too far apart",
@@ -168,8 +166,8 @@ CASES = [
     Case(
         "device-never-fits",
         "11 of 10",
-        (counters(), part("s", drawing("a", draw("set", memory="11")), count=2)),
-        "spec.devices[0].consumesCounters[0].counters[memory].value",
+        drawn(draw("set", memory="11")),
+        f"{DRAW}.counters[memory].value",
         "11 of memory",
     ),
     Case(
@@ -177,9 +175,9 @@ CASES = [
         "no amount, of less than none",
         (
             counters(sets={"set": {"memory": "-1"}}),
-            part("s", drawing("a", {"counterSet": "set", "counters": {"memory": {}}}), count=2),
+            drawn({"counterSet": "set", "counters": {"memory": {}}})[1],
         ),
-        "spec.devices[0].consumesCounters[0].counters[memory].value",
+        f"{DRAW}.counters[memory].value",
         "0 of memory",
     ),
     Case(
@@ -192,15 +190,15 @@ CASES = [
     Case(
         "counters-overcommitted",
         "12 of 10",
-        (counters(), part("s", *HALVES, count=2), claim("c", held=("a", "b"))),
+        (*drawn(OVER_HALF, OVER_HALF), claim("c", held=("a", "b"))),
         "spec.sharedCounters[0].counters[memory]",
         "12 of memory",
     ),
     Case(
         "larger-first",
         "the whole before its halves",
-        (counters(), part("s", FITS, *(drawing(one, draw("set", memory="5")) for one in "bc"), count=2)),
-        "spec.devices[0]",
+        drawn(ALL, HALF, HALF),
+        D,
         "a precedes smaller devices of set set: b, c",
     ),
     Case(
@@ -209,9 +207,9 @@ CASES = [
         (
             counters(count=3),
             part("t", drawing("c", draw("set", memory="3")), count=3),
-            part("s", FITS, drawing("b", draw("set", memory="5")), count=3),
+            part("s", FITS, drawing("b", HALF), count=3),
         ),
-        "spec.devices[0]",
+        D,
         "b, c; 1 more device of the pool precedes smaller ones",
     ),
     Case(
@@ -228,32 +226,26 @@ CASES = [
         "spec",
         "slices of counters need one too",
     ),
-    Case(
-        "no-node-selection",
-        "a device",
-        part("s", A, perDeviceNodeSelection=True),
-        "spec.devices[0]",
-        "device a",
-    ),
+    Case("no-node-selection", "a device", by_device(A), D, "device a"),
     Case(
         "bad-node-selector",
         "IN",
-        part("s", selecting("IN", "x"), perDeviceNodeSelection=True),
-        "spec.devices[0].nodeSelector.nodeSelectorTerms[0].matchExpressions[0].operator",
+        by_device(selecting("IN", "x")),
+        f"{D}.nodeSelector.nodeSelectorTerms[0].matchExpressions[0].operator",
         "did you mean In?",
     ),
     Case(
         "bad-node-selector",
         "no values",
-        part("s", selecting("In"), perDeviceNodeSelection=True),
-        "spec.devices[0].nodeSelector.nodeSelectorTerms[0].matchExpressions[0]",
+        by_device(selecting("In")),
+        f"{D}.nodeSelector.nodeSelectorTerms[0].matchExpressions[0]",
         "at least one",
     ),
     Case(
         "several-terms",
         "of a device",
-        part("s", either(), perDeviceNodeSelection=True),
-        "spec.devices[0].nodeSelector.nodeSelectorTerms",
+        by_device(either()),
+        f"{D}.nodeSelector.nodeSelectorTerms",
         "has 2 terms",
     ),
     Case(
@@ -266,8 +258,8 @@ CASES = [
     Case(
         "matches-no-node",
         "a selector",
-        (node("n", gpu="y"), part("s", selecting("In", "x"), perDeviceNodeSelection=True)),
-        "spec.devices[0].nodeSelector",
+        (node("n", gpu="y"), by_device(selecting("In", "x"))),
+        f"{D}.nodeSelector",
     ),
     Case(
         "matches-no-node",
@@ -288,21 +280,21 @@ CASES = [
         "held-under-taint",
         "of the slice",
         (part("s", device("a", taints=[{"key": "k", "effect": "NoExecute"}])), claim("c", held=("a",))),
-        "spec.devices[0]",
+        D,
         "a has the taint k:NoExecute and is held by default/c",
     ),
     Case(
         "held-at-odds",
         "two groups",
         excluding("1", "1") + yaml_of(claim("c", held=("a", "b"))),
-        "spec.devices[0]",
+        D,
         "with group a",
     ),
     Case(
         "asymmetric-exclusion",
         "only b forbids",
         part("s", stating("a", "true", kind="foo"), stating("b", kind_is("bar"), kind="bar")),
-        "spec.devices[1].compatibleOnlyWith.expression",
+        f"{E}.compatibleOnlyWith.expression",
         "b forbids a, but not the other way round",
     ),
     Case("expression-fails", "no CEL", part("s", stating("a", "device."), B), SELF),
@@ -328,12 +320,12 @@ CASES = [
         "only c",
     ),
     Case("misspelled-group", "shraed", grouped("shraed", "shared", "shared"), GROUPS, "did you mean shared?"),
-    Case("never-together", "two groups", excluding("5", "5"), "spec.devices[0]", "a and b"),
+    Case("never-together", "two groups", excluding("5", "5"), D, "a and b"),
     Case(
         "not-compared",
         "the mode of one of two sets",
         two_sets("hw", "sw"),
-        (SELF, "spec.devices[1].compatibleOnlyWith.expression"),
+        (SELF, f"{E}.compatibleOnlyWith.expression"),
         ", of other counter sets",
     ),
     Case(

@@ -2,16 +2,19 @@
 
 from reconciler.api.objects.semantics import ALL_GATES, SHARED_CAPACITY
 from tests.tools.doctor_manifests import (
+    ALL,
     FITS,
     GPU,
-    HALVES,
+    HALF,
     MIG,
     ONE,
+    OVER_HALF,
     SHARED,
     A,
     B,
     Case,
     administrative,
+    by_device,
     claim,
     composed,
     counters,
@@ -19,6 +22,7 @@ from tests.tools.doctor_manifests import (
     device_class,
     draw,
     drawing,
+    drawn,
     either,
     excluding,
     extended,
@@ -41,7 +45,15 @@ from tests.tools.doctor_manifests import (
 )
 from tests.tools.gangs import child_of, composite_group, pod_group
 
-SOUND = yaml_of(counters(), part("s", *HALVES, count=2), GPU, claim("c", held=("a",)), node("n"))
+SOUND = yaml_of(*drawn(OVER_HALF, OVER_HALF), GPU, claim("c", held=("a",)), node("n"))
+IN_A_SOUND_POOL = (
+    "unreadable", "put-right", "old-version", "duplicate-object", "api-rules", "unrendered-template",
+    "unknown-field", "dropped-expression", "pool-incomplete", "pool-obsolete", "pool-disagrees",
+    "duplicate-device", "duplicate-counter-set", "dangling-counter-set", "dangling-counter",
+    "negative-draw", "pool-invalid", "unused-counter", "counters-overcommitted", "selector-refused",
+    "missing-class", "no-node-selection", "unknown-device", "matches-no-node", "double-allocation",
+    "lonely-group",
+)  # fmt: skip
 
 QUIET = [
     *(
@@ -54,38 +66,8 @@ QUIET = [
         (composite_group("tree", 2), child_of("tree", pod_group("a")), child_of("tree", pod_group("b"))),
     ),
     Case("duplicate-minor", "minors of two types", machine(gpu(0), gpu(0, type="rdma"))),
-    Case("negative-draw", "nothing", (counters(), part("s", drawing("a", draw("set", memory="0")), count=2))),
-    *(
-        Case(check, "a sound pool", SOUND)
-        for check in (
-            "unreadable",
-            "put-right",
-            "old-version",
-            "duplicate-object",
-            "api-rules",
-            "unrendered-template",
-            "unknown-field",
-            "dropped-expression",
-            "pool-incomplete",
-            "pool-obsolete",
-            "pool-disagrees",
-            "duplicate-device",
-            "duplicate-counter-set",
-            "dangling-counter-set",
-            "dangling-counter",
-            "negative-draw",
-            "pool-invalid",
-            "unused-counter",
-            "counters-overcommitted",
-            "selector-refused",
-            "missing-class",
-            "no-node-selection",
-            "unknown-device",
-            "matches-no-node",
-            "double-allocation",
-            "lonely-group",
-        )
-    ),
+    Case("negative-draw", "nothing", drawn(draw("set", memory="0"))),
+    *(Case(check, "a sound pool", SOUND) for check in IN_A_SOUND_POOL),
     Case("api-rules", "administrative access", (administrative("default"), administrative("x"))),
     Case("unknown-field", "what is not read here", part("s", device("a", nodeAllocatableResources={}))),
     Case(
@@ -129,11 +111,7 @@ QUIET = [
             mixins=[{"name": f"m{n}", "composite": {}} for n in range(8)],
         ),
     ),
-    Case(
-        "larger-first",
-        "smaller ones first",
-        (counters(), part("s", drawing("b", draw("set", memory="5")), FITS, count=2)),
-    ),
+    Case("larger-first", "smaller ones first", drawn(HALF, ALL)),
     Case(
         "larger-first",
         "of two nodes",
@@ -141,7 +119,7 @@ QUIET = [
             counters(),
             part("s", nodeName="x", count=3),
             part("t", FITS, nodeName="x", count=3),
-            part("u", drawing("b", draw("set", memory="5")), nodeName="y", count=3),
+            part("u", drawing("b", HALF), nodeName="y", count=3),
         ),
     ),
     Case(
@@ -149,15 +127,10 @@ QUIET = [
         "more of one counter and less of another",
         (
             counters(sets={"set": {"memory": "10", "cores": "4"}}),
-            part(
-                "s",
-                drawing("a", draw("set", memory="6", cores="1")),
-                drawing("b", draw("set", memory="5", cores="2")),
-                count=2,
-            ),
+            drawn(draw("set", memory="6", cores="1"), draw("set", memory="5", cores="2"))[1],
         ),
     ),
-    Case("device-never-fits", "10 of 10", (counters(), part("s", FITS, count=2))),
+    Case("device-never-fits", "10 of 10", drawn(ALL)),
     Case(
         "device-on-two-nodes",
         "pools of their own",
@@ -170,13 +143,9 @@ QUIET = [
     Case("matches-nothing", "the class has said it", (ONE, claim("c", "true"), GPU)),
     Case("matches-nothing", "no slices", device_class("false")),
     Case("foreign-domain", "a test for it", (ONE, device_class('"x.example.com" in device.attributes'))),
-    Case("bad-node-selector", "In", part("s", selecting("In", "x"), perDeviceNodeSelection=True)),
-    Case("several-terms", "of one term", part("s", selecting("In", "x"), perDeviceNodeSelection=True)),
-    Case(
-        "several-terms",
-        "of a device of one node",
-        part("s", either(bindsToNode=True), perDeviceNodeSelection=True),
-    ),
+    Case("bad-node-selector", "In", by_device(selecting("In", "x"))),
+    Case("several-terms", "of one term", by_device(selecting("In", "x"))),
+    Case("several-terms", "of a device of one node", by_device(either(bindsToNode=True))),
     Case("matches-no-node", "no nodes", part("s", A, nodeName="m")),
     Case(
         "double-allocation",
