@@ -85,3 +85,14 @@ def write_kubeconfig(path: Path, cluster: dict[str, Any], **users: dict[str, Any
         )
     )
     return str(path)
+
+
+def write_contexts(path: Path, **servers: str) -> str:
+    """A kubeconfig with a context for each server, named for it; the first is current."""
+    found = {
+        "clusters": [{"name": name, "cluster": {"server": url}} for name, url in servers.items()],
+        "contexts": [{"name": name, "context": {"cluster": name}} for name in servers],
+        "current-context": next(iter(servers)),
+    }
+    path.write_text(yaml.safe_dump(found))
+    return str(path)

@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import click
 import yaml
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from reconciler.cli import main
-from reconciler.embedded import ApiServer
+from reconciler.embedded import ApiServer, serve
 from reconciler.embedded.routing import Request, Response, Stream
 from tests.tools.patience import PATIENCE
 from tests.tools.short_manifests import together
@@ -49,6 +50,13 @@ def assert_refused(
     assert result.exit_code == code
     assert isinstance(result.exception, SystemExit)
     assert message in result.stderr
+
+
+async def answered(api: ApiServer, *arguments: str, command: click.Command = main, **options: Any) -> Result:
+    """What a command says of the cluster of a server."""
+    async with serve(api) as url:
+        asked = [*arguments, "--server", url]
+        return await asyncio.to_thread(CliRunner().invoke, command, asked, **options)
 
 
 # -- API servers for commands: one that notes the methods of requests, and one in a process of its own.

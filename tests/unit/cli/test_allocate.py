@@ -168,16 +168,6 @@ def test_only_invalid_input_is_refused(tmp_path: Path, text: str, line: str, out
     assert "gpu-0" in result.stdout
 
 
-def test_the_exit_code_of_invalid_input_wins_over_pending_claims(tmp_path: Path):
-    assert allocate(tmp_path, f=together(claim("a"), "- 1\n")).exit_code == NO
-
-
-def test_a_missing_class_is_named(tmp_path: Path):
-    result = allocate(tmp_path, f=together(gpus("n1"), claim("a", device_class="nope")))
-    assert result.exit_code == NO
-    assert "not allocated: claim default/a: request gpu: there is no DeviceClass nope" in result.stdout
-
-
 def test_a_pool_that_is_incomplete_in_its_newest_generation_is_reported(tmp_path: Path):
     slices = gpus("n1", generation=1, slices=2, name="one"), gpus("n1", generation=2, slices=2, name="two")
     result = allocate(tmp_path, f=together(CLASS, *slices, claim("a")))
@@ -230,18 +220,6 @@ spec:
 def test_steps_bound_the_search(tmp_path: Path):
     result = allocate(tmp_path, "--steps", "1", f=together(CLASS, gpus("n1", 4), claim("a", 3)))
     assert result.exit_code == NO
-
-
-def run(*arguments: str, **options: Any) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "reconciler", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE, **options)
-
-
-def test_the_program_runs_as_a_process(tmp_path: Path):
-    (tmp_path / "f.yaml").write_text(together(CLASS, gpus("n1"), claim("a")))
-    done = run("allocate", "-f", str(tmp_path))
-    assert (done.returncode, done.stderr) == (ALL, "")
-    assert "default/a" in done.stdout
 
 
 def test_a_closed_pipe_prints_no_error(tmp_path: Path):

@@ -1,6 +1,5 @@
 """With `--config`, a command decides as a controller with these settings, unless an option says otherwise."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,8 @@ from reconciler.api.validation.kinds import GroupVersion, ServedKind
 from reconciler.cli import main
 from reconciler.cli.options import cluster_options, files_option
 from reconciler.cli.rule_options import policy_options, release_and_rules_options, steps_option
-from reconciler.embedded import ApiServer, serve
+from reconciler.embedded import ApiServer
+from tests.tools.processes import answered
 from tests.tools.short_manifests import CLASS, claim, gpus, together
 
 SETTINGS = """\
@@ -110,8 +110,7 @@ async def answer(deployment: dict[str, Any] | None, *options: str, serves: bool 
     api.load([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": settings, "data": data}])
     if deployment is not None:
         api.load([deployment])
-    async with serve(api) as url:
-        return await asyncio.to_thread(CliRunner().invoke, asked, ["--server", url, *options])
+    return await answered(api, *options, command=asked)
 
 
 @pytest.mark.loopback

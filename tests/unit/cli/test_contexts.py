@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-import yaml
 from click.testing import CliRunner, Result
 
 from reconciler.cli import main
@@ -14,6 +13,7 @@ from reconciler.cli.connection import Connection
 from reconciler.cli.contexts import Reached, ask_each
 from reconciler.embedded import serve
 from reconciler.errors import Retry
+from tests.tools.http_servers import write_contexts
 from tests.tools.output_schemas import fitting
 from tests.tools.processes import served
 from tests.tools.short_manifests import CLASS, claim, gpus, node, requests, together
@@ -27,15 +27,7 @@ WEST = together(CLASS, node("w1"), gpus("w1", 2), claim("c", count=3))
 async def clusters(folder: Path) -> AsyncIterator[str]:
     """A kubeconfig with the contexts east and west, and one that is down."""
     async with serve(served(EAST)) as east, serve(served(WEST)) as west:
-        servers = {"east": east, "down": DOWN, "west": west}
-        found = {
-            "current-context": "east",
-            "clusters": [{"name": name, "cluster": {"server": url}} for name, url in servers.items()],
-            "contexts": [{"name": name, "context": {"cluster": name}} for name in servers],
-        }
-        path = folder / "config"
-        path.write_text(yaml.safe_dump(found))
-        yield str(path)
+        yield write_contexts(folder / "config", east=east, down=DOWN, west=west)
 
 
 async def run(config: str, *arguments: str) -> Result:

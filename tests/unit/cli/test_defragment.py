@@ -1,6 +1,5 @@
 """`dra-reconciler defragment`: the plan for people, for programs and as evictions."""
 
-import asyncio
 import json
 from collections.abc import Callable
 from functools import partial
@@ -13,10 +12,9 @@ from click.testing import CliRunner, Result
 from reconciler.analysis.relocation.defragment import defragment
 from reconciler.analysis.relocation.moves_planner import Limit
 from reconciler.cli import main
-from reconciler.embedded import serve
 from tests.tools.builders import Object
 from tests.tools.machines import Machine, Part, claim_of, device_class, halves, objects_of, pod_of, wholes
-from tests.tools.processes import Overheard
+from tests.tools.processes import Overheard, answered
 
 
 def fleet() -> list[Object]:
@@ -95,9 +93,7 @@ async def test_a_cluster_is_only_read():
         if one["kind"] == "ResourceClaim":  # the server gives pods other uids
             del one["status"]["reservedFor"]
     api.load(objects)
-    async with serve(api) as url:
-        arguments = ["defragment", "--gain", "whole=1", "--server", url]
-        result = await asyncio.to_thread(CliRunner().invoke, main, arguments)
+    result = await answered(api, "defragment", "--gain", "whole=1")
     assert result.stdout.startswith("1 move gains 1 device of whole: 0 now, 1 after"), result.output
     assert set(api.methods) == {"GET"}
 

@@ -1,6 +1,5 @@
 """`dra-reconciler explain`: output, input and exit codes."""
 
-import asyncio
 import json
 
 import pytest
@@ -9,8 +8,8 @@ from click.testing import CliRunner, Result
 
 from reconciler.cli import main
 from reconciler.cli.output import plain
-from reconciler.embedded import ApiServer, serve
-from tests.tools.processes import served
+from reconciler.embedded import ApiServer
+from tests.tools.processes import answered, served
 from tests.tools.short_manifests import CLASS, claim, gpus, node, pod, template, together
 
 FLEET = together(CLASS, gpus("n1", 2), gpus("n2", 1))
@@ -53,23 +52,13 @@ def test_a_claim_that_can_be_allocated_shows_its_node():
     assert "what to do" not in result.stdout
 
 
-def test_a_claim_that_is_allocated_shows_its_devices():
+@pytest.mark.parametrize(("asked", "who"), [(["one"], ""), (["p", "--pod"], "one: ")])
+def test_what_is_allocated_shows_its_devices(asked: list[str], who: str):
     held = yaml.safe_load(claim("one"))
     device = {"request": "gpu", "driver": "gpu.example.com", "pool": "n1", "device": "gpu-1"}
     held["status"] = {"allocation": {"devices": {"results": [device]}}}
-    result = explain("one", manifests=together(FLEET, yaml.safe_dump(held)))
-    assert (result.exit_code, result.stdout) == (
-        0,
-        "default/one: allocated: gpu.example.com/n1/gpu-1 for request gpu\n",
-    )
-
-
-def test_a_pod_whose_claims_are_allocated_shows_their_devices():
-    held = yaml.safe_load(claim("one"))
-    device = {"request": "gpu", "driver": "gpu.example.com", "pool": "n1", "device": "gpu-1"}
-    held["status"] = {"allocation": {"devices": {"results": [device]}}}
-    result = explain("p", "--pod", manifests=together(FLEET, yaml.safe_dump(held), pod("p", "gpu=one")))
-    said = "default/p: allocated: one: gpu.example.com/n1/gpu-1 for request gpu\n"
+    result = explain(*asked, manifests=together(FLEET, yaml.safe_dump(held), pod("p", "gpu=one")))
+    said = f"default/{asked[0]}: allocated: {who}gpu.example.com/n1/gpu-1 for request gpu\n"
     assert (result.exit_code, result.stdout) == (0, said)
 
 
@@ -93,27 +82,15 @@ def test_json_and_yaml_contain_everything(output: str):
     ]  # fmt: skip
     assert (request["wanted"], request["devices"], request["left"]) == (3, 3, 0)
     assert request["smallestSets"] == [[]]
-    assert told["nearest"][0] == {
-        "node": "n1",
-        "lacks": [
-            {
-                "claim": "default/big",
-                "request": "gpu",
-                "have": 2,
-                "wanted": 3,
-                "why": ["the node has no other device"],
-            }
-        ],
-        "together": "",
-    }
+    why = ["the node has no other device"]
+    lacks = [{"claim": "default/big", "request": "gpu", "have": 2, "wanted": 3, "why": why}]
+    assert told["nearest"][0] == {"node": "n1", "lacks": lacks, "together": ""}
 
 
 def test_a_pod_whose_claim_is_missing_cannot_be_allocated():
     result = explain("--pod", "p", manifests=together(FLEET, pod("p", "a=nowhere")))
-    assert (result.exit_code, result.stdout) == (
-        1,
-        "default/p: ClaimNotFound: claim default/nowhere is not among the objects read\n",
-    )
+    said = "default/p: ClaimNotFound: claim default/nowhere is not among the objects read\n"
+    assert (result.exit_code, result.stdout) == (1, said)
 
 
 def test_a_pod_without_claims_is_not_pending():
@@ -143,11 +120,8 @@ def test_files_and_a_cluster_exclude_each_other():
 
 
 def test_control_characters_in_names_are_escaped():
-    text = together(
-        FLEET,
-        claim("c").replace("gpu}]", "gpu}]").replace("deviceClassName: gpu", 'deviceClassName: "\\e[31m"'),
-    )
-    result = explain("c", manifests=text)
+    strange = claim("c", device_class='"\\e[31m"')
+    result = explain("c", manifests=together(FLEET, strange))
     assert "\x1b" not in result.stdout
     assert plain("\x1b[31m") in result.stdout
 
@@ -156,8 +130,7 @@ def test_control_characters_in_names_are_escaped():
 
 
 async def ask(api: ApiServer, *arguments: str) -> Result:
-    async with serve(api) as url:
-        return await asyncio.to_thread(explain, *arguments, "--server", url)
+    return await answered(api, "explain", *arguments)
 
 
 @pytest.mark.loopback
@@ -204,7 +177,5 @@ async def test_a_blocked_pod_on_a_cluster_has_a_reason():
     waiting = pod("p", "a=nowhere", spec="containers: [{name: main, image: main}]")
     gated = waiting.replace("spec: {", "spec: {schedulingGates: [{name: dra-reconciler.io/allocation}], ")
     result = await ask(served(FLEET, node("n1"), gated), "p", "--pod")
-    assert (result.exit_code, result.stdout) == (
-        1,
-        "default/p: ClaimNotFound: claim default/nowhere does not exist\n",
-    )
+    said = "default/p: ClaimNotFound: claim default/nowhere does not exist\n"
+    assert (result.exit_code, result.stdout) == (1, said)

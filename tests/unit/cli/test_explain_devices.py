@@ -1,6 +1,5 @@
 """`dra-reconciler explain --pod` for pods that request Koordinator's devices."""
 
-import asyncio
 import json
 from typing import Any
 
@@ -9,10 +8,10 @@ import yaml
 from click.testing import CliRunner, Result
 
 from reconciler.cli import main
-from reconciler.embedded import ApiServer, serve
 from reconciler.plugins.koordinator import vocabulary
 from tests.tools.koordinator_builders import gpu, nic
 from tests.tools.koordinator_cluster import KoordinatorCluster, machine, node, wants
+from tests.tools.processes import answered
 
 ONE, TWO = {"nvidia.com/gpu": 1}, {"nvidia.com/gpu": 2}
 BESIDE = {
@@ -113,11 +112,6 @@ def test_the_release_can_be_asked():
     assert explain("p", "--koordinator-semantics", "upstream", objects=objects).exit_code == 0
 
 
-async def ask(api: ApiServer, *arguments: str) -> Result:
-    async with serve(api) as url:
-        return await asyncio.to_thread(explain, *arguments, "--server", url)
-
-
 @pytest.mark.loopback
 async def test_a_pod_on_a_cluster_is_explained_as_the_reconciler_meets_it():
     """Other pending pods do not come first; pods with devices hold them."""
@@ -133,7 +127,9 @@ async def test_a_pod_on_a_cluster_is_explained_as_the_reconciler_meets_it():
             wants("free", ONE, gates=()),
         ]
     )
-    fits, waits, free = [await ask(cluster.api, name) for name in ("late", "big", "free")]
+    fits, waits, free = [
+        await answered(cluster.api, "explain", "--pod", name) for name in ("late", "big", "free")
+    ]
     assert (fits.exit_code, waits.exit_code) == (0, 1), waits.output
     assert waits.stdout.startswith("pod default/big: InsufficientDevices: ")
     assert "gpu 0 has too little free (held by default/held)" in waits.stdout

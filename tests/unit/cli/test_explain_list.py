@@ -17,7 +17,7 @@ from reconciler.cli.options import Clock
 from reconciler.embedded import serve
 from tests.tools.driving import ok
 from tests.tools.patience import PATIENCE
-from tests.tools.processes import served
+from tests.tools.processes import answered, served
 from tests.tools.short_manifests import CLASS, claim, gpus, node, pod, together
 
 CREATED = "creationTimestamp: '2026-01-01T00:00:00Z'"
@@ -81,15 +81,11 @@ def test_names_are_those_of_kubectl():
 
 def test_nothing_that_waits_is_said():
     result = listed(manifests=together(CLASS, gpus("n1", 1), claim("fits")))
-    assert (result.exit_code, result.stdout) == (
-        0,
-        "nothing is pending in namespace default; -A looks in all\n",
-    )
+    assert result.exit_code == 0
+    assert result.stdout == "nothing is pending in namespace default; -A looks in all\n"
     chosen = listed("-A", "--reason", "DevicesInUse", "-l", "team=b")
-    assert (chosen.exit_code, chosen.stdout) == (
-        0,
-        "nothing is pending for reason DevicesInUse with labels team=b\n",
-    )
+    assert chosen.exit_code == 0
+    assert chosen.stdout == "nothing is pending for reason DevicesInUse with labels team=b\n"
     misspelt = listed("-A", "--reason", "devicesinus")
     assert misspelt.exit_code == 2
     assert "did you mean DevicesInUse" in " ".join(misspelt.stderr.split())
@@ -115,8 +111,7 @@ def test_what_does_not_go_together_is_wrong_usage(arguments: str):
 
 @pytest.mark.loopback
 async def test_each_waits_on_a_cluster_as_if_it_came_next():
-    async with serve(served(FLEET)) as url:
-        result = await asyncio.to_thread(listed, "-A", "-o", "json", "--server", url, manifests="")
+    result = await answered(served(FLEET), "explain", "-A", "-o", "json", obj=AT)
     assert names(result) == {"fits", "big", "unnamed", "shared", "other"}
     reasons = {one["claims"][0]: one["reason"] for one in json.loads(result.stdout)["waiting"]}
     assert reasons["fits"] == "Allocatable"
@@ -149,16 +144,12 @@ async def test_what_devices_take_of_a_node_counts_on_a_cluster():
         CPUS,
         node("n1").replace("kind: Node", "kind: Node, status: {allocatable: {cpu: '8', pods: '9'}}"),
         claim("six").replace("{deviceClassName: gpu, count: 1}", SIX),
-        pod(
-            "busy", spec="nodeName: n1, containers: [{name: c, image: i, resources: {requests: {cpu: '4'}}}]"
-        ),
+        pod("busy", spec=f"nodeName: n1, {TAKES_FOUR}"),
         pod("wants", "a=six", spec="containers: [{name: c, image: i, resources: {claims: [{name: a}]}}]"),
     )
-    async with serve(served(text)) as url:
-        (line,) = json.loads(
-            (await asyncio.to_thread(listed, "-o", "json", "--server", url, manifests="")).stdout
-        )["waiting"]
-        one = await asyncio.to_thread(listed, "pod/wants", "--server", url, manifests="")
+    waits = await answered(served(text), "explain", "-o", "json", obj=AT)
+    (line,) = json.loads(waits.stdout)["waiting"]
+    one = await answered(served(text), "explain", "pod/wants")
     assert (line["pod"], line["reason"]) == ("wants", "NodeResourcesExceeded")
     assert (one.exit_code, "8 CPUs, 4 requested, 6 by devices" in one.stdout) == (1, True)
 

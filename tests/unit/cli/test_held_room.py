@@ -24,7 +24,9 @@ from reconciler.cluster.transport import Response
 from reconciler.embedded import ApiServer, serve
 from reconciler.state.nominations import NOBODY, HeldPlace, Nomination, of_pod, text_of
 from reconciler.state.store import Store
+from tests.tools.http_servers import write_contexts
 from tests.tools.patience import PATIENCE
+from tests.tools.processes import answered
 from tests.tools.scripted_transport import Scripted, ok, status
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, node, pod, template
 from tests.tools.small_fleet import held as allocated
@@ -56,9 +58,7 @@ def cluster(*objects: Object) -> ApiServer:
 
 
 async def ask(api: ApiServer, *arguments: str) -> Result:
-    async with serve(api) as url:
-        asked = [*arguments, "--server", url]
-        return await asyncio.to_thread(CliRunner().invoke, main, asked, catch_exceptions=False)
+    return await answered(api, *arguments, catch_exceptions=False)
 
 
 async def test_explain_says_for_whom_a_device_is_held_and_until_when():
@@ -135,13 +135,8 @@ async def test_make_room_uses_held_room_for_its_nominee_only():
 async def test_fit_counts_no_held_device(tmp_path: Path):
     containers = [{"name": "main", "image": "example.com/main"}]
     claims = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
-    sets = [
-        {
-            "name": "all",
-            "count": 2,
-            "template": {"spec": {"containers": containers, "resourceClaims": claims}},
-        }
-    ]
+    spec = {"containers": containers, "resourceClaims": claims}
+    sets = [{"name": "all", "count": 2, "template": {"spec": spec}}]
     request = {"apiVersion": "dra-reconciler.io/v1alpha1", "kind": "FitRequest", "podSets": sets}
     asked = tmp_path / "asked.yaml"
     asked.write_text(yaml.safe_dump_all([request, template("one")]))
@@ -236,20 +231,15 @@ async def test_top_of_gangs_says_what_held_room_keeps_them_from():
 @pytest.mark.parametrize("command", [("top",), ("capacity", "--pending")], ids=" ".join)
 async def test_of_several_clusters_each_note_names_its_context(command: tuple[str, ...], tmp_path: Path):
     async with serve(cluster(record(held()))) as east, serve(cluster(record("}"))) as west:
-        servers = {"east": east, "west": west}
-        config = {
-            "clusters": [{"name": name, "cluster": {"server": url}} for name, url in servers.items()],
-            "contexts": [{"name": name, "context": {"cluster": name}} for name in servers],
-        }
-        (tmp_path / "config").write_text(yaml.safe_dump(config))
+        config = write_contexts(tmp_path / "config", east=east, west=west)
         named = ["--contexts", "east,west", "--held-room", DEFAULT, "--held-room", "x/typo"]
-        arguments = [*command, *named, "--kubeconfig", str(tmp_path / "config")]
+        arguments = [*command, *named, "--kubeconfig", config]
         result = await asyncio.to_thread(CliRunner().invoke, main, arguments)
     notes = [line for line in result.stderr.splitlines() if line.startswith("note: ")]
     assert sum(line.startswith("note: context east: room on a is held for") for line in notes) == 1
     not_considered = "held room is not considered: "
     assert sum(line.startswith(f"note: context west: {not_considered}ConfigMap") for line in notes) == 1
-    missing = {f"note: context {name}: {not_considered}" for name in servers}
+    missing = {f"note: context {name}: {not_considered}" for name in ("east", "west")}
     assert {line.partition("GET")[0] for line in notes if "typo" in line} == missing
 
 

@@ -1,6 +1,5 @@
 """`make-room` and `drain`: their tables, JSON, and what they say where there is nothing to ask."""
 
-import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,8 @@ import yaml
 from click.testing import CliRunner, Result
 
 from reconciler.cli import main
-from reconciler.embedded import ApiServer, serve
+from reconciler.embedded import ApiServer
+from tests.tools.processes import answered
 from tests.tools.short_manifests import CLASS, claim, gpus, node, pod, template, together
 
 OWNER = "ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: r, uid: r, controller: true}]"
@@ -145,9 +145,7 @@ async def test_a_cluster_is_read_with_its_budgets():
             one["spec"]["containers"] = [{"name": "main", "image": "example.com/main"}]
         one.get("status", {}).pop("reservedFor", None)
         api.load([one])
-    async with serve(api) as url:
-        asked = ["make-room", "pair", "-n", "default", "--server", url, "-o", "json"]
-        result = await asyncio.to_thread(CliRunner().invoke, main, asked)
+    result = await answered(api, "make-room", "pair", "-n", "default", "-o", "json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["evict"][0]["pods"] == ["default/old"]
 

@@ -1,6 +1,5 @@
 """`dra-reconciler modes`, the example of the documentation, and the proposal's manifests end to end."""
 
-import asyncio
 import json
 import re
 from pathlib import Path
@@ -11,11 +10,12 @@ from click.testing import CliRunner, Result
 
 from reconciler.api.manifests.bundle import as_served
 from reconciler.cli import main
-from reconciler.embedded import ApiServer, serve
+from reconciler.embedded import ApiServer
 from reconciler.plugins.koordinator import vocabulary
 from tests.tools.checkout import DOCS
 from tests.tools.koordinator_builders import gpu
 from tests.tools.koordinator_cluster import KoordinatorCluster, Plain, machine, wants
+from tests.tools.processes import answered
 from tests.tools.short_manifests import CLASS, gpus, together
 
 GUIDE = DOCS / "exclusive-devices.md"
@@ -175,8 +175,7 @@ async def test_the_embedded_server_keeps_the_fields_of_the_proposal():
     told: list[str] = []
     raws = [yaml.safe_load(text) for text in (PROPOSAL, holding("train-7", "gpu-1-mig1"))]
     api.load(as_served(raws, told.append))
-    async with serve(api) as url:
-        result = await asyncio.to_thread(run, "modes", "-o", "json", "--server", url)
+    result = await answered(api, "modes", "-o", "json")
     (mode,) = json.loads(result.stdout)["modes"]
     assert mode["held"][0]["claims"] == ["default/train-7"]
     assert mode["lockedOut"] == ["gpu-1-foo-part", "gpu-1-bar-part"]
@@ -232,6 +231,5 @@ def test_exclusive_use_of_koordinators_devices_has_a_line_for_each_node_and_type
 @pytest.mark.parametrize("claims", [True, False], ids=["with claims", "without"])
 async def test_exclusive_use_is_read_from_a_cluster(claims: bool):
     found = KoordinatorCluster([MACHINE, ALONE]) if claims else Plain([MACHINE, ALONE])
-    async with serve(found.api) as url:
-        result = await asyncio.to_thread(run, "modes", "-o", "json", "--server", url)
+    result = await answered(found.api, "modes", "-o", "json")
     assert json.loads(result.stdout)["exclusiveUse"] == [USE]

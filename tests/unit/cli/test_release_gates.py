@@ -1,6 +1,5 @@
 """`dra-reconciler release-gates`: our gate goes, everything else of a pod stays."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -9,9 +8,10 @@ from click.testing import CliRunner, Result
 from reconciler.api.objects.core import GATE
 from reconciler.api.validation.served_kinds import POD
 from reconciler.cli import main
-from reconciler.embedded import ApiServer, Request, Response, serve
+from reconciler.embedded import ApiServer, Request, Response
 from reconciler.embedded.routing import Stream
 from tests.tools.output_schemas import fitting
+from tests.tools.processes import answered
 from tests.tools.running_reconciler import Cluster
 from tests.tools.small_fleet import node, pod
 
@@ -55,9 +55,7 @@ def cluster(api: ApiServer | None = None) -> Cluster:
 
 
 async def run(found: Cluster, *arguments: str) -> Result:
-    async with serve(found.api) as url:
-        command = ["release-gates", "--server", url, *arguments]
-        return await asyncio.to_thread(CliRunner().invoke, main, command)
+    return await answered(found.api, "release-gates", *arguments)
 
 
 def gates(found: Cluster, name: str) -> list[str]:

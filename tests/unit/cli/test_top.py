@@ -23,7 +23,7 @@ from tests.tools.builders import Object, device, partitioned, resource_slice
 from tests.tools.checkout import ROOT
 from tests.tools.gangs import annotated
 from tests.tools.patience import PATIENCE
-from tests.tools.processes import Overheard
+from tests.tools.processes import Overheard, answered
 from tests.tools.short_manifests import gpus, together
 from tests.tools.small_fleet import claim, claim_spec, device_class, devices, held, node, template
 
@@ -113,11 +113,9 @@ def test_lines_are_labels_of_nodes_or_models():
     unknown = top("--by", "label=rakc", manifests=text(racks()))
     assert (unknown.exit_code, "no label rakc; did you mean rack?" in unknown.stderr) == (2, True)
     models = [
-        device("a", {"productName": "H100"}),
-        device("b", {"model": "H100"}),
-        device("c", {"model": "MI300"}),
-        device("d"),
-    ]
+        device("a", {"productName": "H100"}), device("b", {"model": "H100"}),
+        device("c", {"model": "MI300"}), device("d"),
+    ]  # fmt: skip
     found = top("--by", "model", "-o", "json", manifests=text([resource_slice("s", models, nodeName="n")]))
     sizes = [(one["group"], one["devices"]) for one in json.loads(found.stdout)["items"]]
     assert sizes == [(None, 1), ("H100", 2), ("MI300", 1)]
@@ -170,8 +168,7 @@ def test_wrong_usage_is_reported(arguments: list[str], message: str):
 async def test_a_cluster_is_shown_once_without_a_terminal():
     api = Overheard()
     api.load([*partitioned(), taken("left")])
-    async with serve(api) as url:
-        result = await asyncio.to_thread(top, "--server", url, "-o", "json")
+    result = await answered(api, "top", "-o", "json")
     (found,) = json.loads(result.stdout)["items"]
     assert (found["held"], found["largestFit"]) == (1, "half")
     assert set(api.methods) == {"GET"}
@@ -231,9 +228,7 @@ async def shown(*arguments: str, **data: str) -> Result:
     api = ApiServer()
     metadata = {"name": "demand", "namespace": "ours"}
     api.load([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}])
-    async with serve(api) as url:
-        command = ["top", "--server", url, *arguments]
-        return await asyncio.to_thread(CliRunner().invoke, main, command)
+    return await answered(api, "top", *arguments)
 
 
 async def test_people_get_tables():
@@ -250,14 +245,8 @@ async def test_programs_get_json():
     told = json.loads(found.stdout)
     assert told["demand"] == [{"shape": "2 of class gpu; CPU 500m", "share": 1.0}]
     assert told["samples"] == 6
-    assert told["policies"][0] == {
-        "policy": "first-fit",
-        "used": False,
-        "same": 3,
-        "otherDevices": 1,
-        "otherNode": 2,
-        "placesLost": 0.25,
-    }
+    counts = {"same": 3, "otherDevices": 1, "otherNode": 2, "placesLost": 0.25}
+    assert told["policies"][0] == {"policy": "first-fit", "used": False, **counts}
 
 
 async def test_a_comparison_that_cannot_be_read_is_left_out_with_a_warning():
@@ -314,15 +303,10 @@ def test_allocate_places_a_tree_in_one_block():
     assert (code, "can be placed now" in output) == (0, True)
 
 
-def test_allocate_gives_nothing_to_a_gang_that_does_not_fit(tmp_path: Path):
-    _, output = run("allocate", "-f", too_large(tmp_path))
-    assert "0 claims allocated, 2 pending" in output
-    assert "1 of 2 pods fit together" in output
-
-
-def test_explain_names_the_reason_of_the_gang(tmp_path: Path):
-    _, output = run("explain", "--pod", "p1", "-f", too_large(tmp_path))
-    assert "1 of 2 pods fit together" in output
+@pytest.mark.parametrize("command", ["allocate", "explain --pod p1", "whatif --count 1"])
+def test_what_a_gang_lacks_is_said(tmp_path: Path, command: str):
+    code, output = run(*command.split(), "-f", too_large(tmp_path))
+    assert (code, "1 of 2 pods fit together" in output) == (1, True)
 
 
 def test_whatif_says_where_a_gang_fits_and_how_often():
@@ -332,16 +316,8 @@ def test_whatif_says_where_a_gang_fits_and_how_often():
     assert "copy 1 of gang default/pair: 2 pods on 2 nodes, all in example.com/rack=r1" in output
     assert "copy 2 does not fit: gang default/pair: GangUnplaced" in output
     _, output = run("whatif", "-f", str(EXAMPLE), "-o", "json")
-    assert [one["unit"] for one in json.loads(output)["gangs"][0]["pods"]] == [
-        "pod default/pair-0",
-        "pod default/pair-1",
-    ]
-
-
-def test_whatif_says_what_a_gang_lacks(tmp_path: Path):
-    code, output = run("whatif", "--count", "1", "-f", too_large(tmp_path))
-    assert code == 1
-    assert "1 of 2 pods fit together" in output
+    found = json.loads(output)["gangs"][0]["pods"]
+    assert [one["unit"] for one in found] == ["pod default/pair-0", "pod default/pair-1"]
 
 
 def test_top_lists_gangs_with_their_pods_and_what_they_wait_for(tmp_path: Path):

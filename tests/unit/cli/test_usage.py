@@ -34,29 +34,7 @@ def test_an_unknown_command_is_wrong_usage():
     result = CliRunner().invoke(main, ["frobnicate"])
     assert result.exit_code == 2
     assert "No such command 'frobnicate'" in result.stderr
-
-
-def test_an_unknown_command_is_not_guessed():
-    result = CliRunner().invoke(main, ["frobnicate"])
     assert "Did you mean" not in result.stderr
-
-
-@pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_every_command_has_help(name: str):
-    result = CliRunner().invoke(main, [name, "--help"])
-    assert result.exit_code == 0
-    assert result.stdout.startswith(f"Usage: main {name}")
-
-
-@pytest.mark.parametrize("name", sorted(COMMANDS))
-def test_a_cluster_is_the_default_without_files_where_help_says_so(name: str):
-    command = main.get_command(click.Context(main), name)
-    assert command is not None
-    options = {one.opts[0]: one for one in command.params if isinstance(one, click.Option)}
-    if "--cluster" in options:
-        files = options.get("-f")
-        said = "the default without -f" in str(options["--cluster"].help)
-        assert said == (files is not None and not files.required)
 
 
 NODE = "{{apiVersion: v1, kind: Node, metadata: {{name: {}}}}}\n"
@@ -67,14 +45,8 @@ HELD = claim("hold") + (
 
 
 def line(name: str) -> str:
-    fields = {
-        "timestamp": "2026-01-01T00:00:00Z",
-        "level": "info",
-        "event": "claim pending",
-        "claims": [name],
-        "reason": "DevicesInUse",
-    }
-    return json.dumps(fields) + "\n"
+    fields = {"timestamp": "2026-01-01T00:00:00Z", "level": "info", "event": "claim pending"}
+    return json.dumps({**fields, "claims": [name], "reason": "DevicesInUse"}) + "\n"
 
 
 @pytest.fixture
@@ -260,7 +232,7 @@ def test_engine_options_are_advanced(name: str):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_is_short(name: str):
-    assert len(shown(name, "--help").splitlines()) <= 75
+    assert len(shown(name, "--help").splitlines()) <= (60 if name == "run" else 75)
 
 
 @pytest.mark.parametrize("flag", ["--log-format=json", "--no-earlier-leader", "--policy-seed=1", "--traces"])
@@ -270,10 +242,6 @@ def test_a_flag_of_run_that_was_removed_says_what_to_do(flag: str):
     assert f"{flag.partition('=')[0]} was removed in 0.4.0: " in done.output
 
 
-def test_help_of_run_fits_60_lines():
-    assert len(shown("run", "--help").splitlines()) <= 60
-
-
 def test_an_advanced_option_is_taken_and_completed():
     command = command_of("allocate")
     names = [one.value for one in command.shell_complete(click.Context(command), "--pol")]
@@ -281,9 +249,13 @@ def test_an_advanced_option_is_taken_and_completed():
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_says_which_options_can_be_repeated(name: str):
-    command = main.get_command(click.Context(main), name)
-    assert command is not None
-    for option in command.params:
-        if isinstance(option, click.Option) and option.help:
+def test_help_says_which_options_can_be_repeated_and_where_a_cluster_is_the_default(name: str):
+    params = [one for one in command_of(name).params if isinstance(one, click.Option)]
+    for option in params:
+        if option.help:
             assert ("can be repeated" in option.help.lower()) == option.multiple, option.name
+    options = {one.opts[0]: one for one in params}
+    if "--cluster" in options:
+        files = options.get("-f")
+        said = "the default without -f" in str(options["--cluster"].help)
+        assert said == (files is not None and not files.required)

@@ -1,15 +1,13 @@
 """Volumes of pods in `explain` and `whatif` on a cluster: storage objects are listed if a pod needs them."""
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from reconciler.cli import main
-from reconciler.embedded import ApiServer, serve
+from reconciler.embedded import ApiServer
+from tests.tools.processes import answered
 from tests.tools.small_fleet import Object, claim, device_class, devices, node, pod, template
 from tests.tools.volume_scenarios import volume, volume_claim
 
@@ -33,9 +31,7 @@ def with_volume(name: str, *claims: str, **fields: Any) -> Object:
 
 
 async def run(api: ApiServer, *arguments: str) -> str:
-    async with serve(api) as url:
-        result = await asyncio.to_thread(CliRunner().invoke, main, [*arguments, "--server", url])
-    return result.output
+    return (await answered(api, *arguments)).output
 
 
 async def test_explain_leaves_out_nodes_that_cannot_use_the_volume():

@@ -66,16 +66,9 @@ def test_copies_are_counted(say, count: str, code: int, line: str):
     assert (result.exit_code, result.stdout.splitlines()[0]) == (code, line)
 
 
-def test_a_claim_that_does_not_fit_has_a_reason(say):
-    result = say(claim("c", 3))
-    assert result.exit_code == 1
-    assert result.stdout.splitlines()[0] == "does not fit: claim default/c"
-    assert "the request needs 3 devices" in result.stdout
-
-
 def test_devices_can_be_added(say):
-    assert say(claim("c", 3), "--add", "@more", more=gpus("n3", 3)).exit_code == 0
-    assert "n3" in say(claim("c", 3), "--add", "@more", more=gpus("n3", 3)).stdout
+    result = say(claim("c", 3), "--add", "@more", more=gpus("n3", 3))
+    assert (result.exit_code, "n3" in result.stdout) == (0, True)
 
 
 def test_claims_can_be_assumed_free(say):
@@ -105,13 +98,8 @@ def test_json_and_yaml_contain_everything(say, output: str):
     result = say(claim("c"), "--drain", "n1", "-o", output, world=world)
     told = json.loads(result.stdout) if output == "json" else yaml.safe_load(result.stdout)
     assert result.exit_code == 1
-    assert {key: told[key] for key in ("fits", "copies", "copiesAsked", "limit", "freed")} == {
-        "fits": False,
-        "copies": 0,
-        "copiesAsked": None,
-        "limit": "full",
-        "freed": [],
-    }
+    answer = {"fits": False, "copies": 0, "copiesAsked": None, "limit": "full", "freed": []}
+    assert {key: told[key] for key in answer} == answer
     (lost,) = told["lost"]
     assert (lost["claims"], lost["pod"], lost["refused"]) == (["default/old"], None, None)
     assert lost["elsewhere"]["devices"] == [

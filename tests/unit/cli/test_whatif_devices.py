@@ -1,6 +1,5 @@
 """`dra-reconciler whatif` for pods that request Koordinator's devices."""
 
-import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,10 +10,10 @@ import yaml
 from click.testing import CliRunner, Result
 
 from reconciler.cli import main
-from reconciler.embedded import serve
 from reconciler.plugins.koordinator import vocabulary
 from tests.tools.koordinator_builders import gpu, nic
 from tests.tools.koordinator_cluster import KoordinatorCluster, machine, node, wants
+from tests.tools.processes import answered
 
 ONE = {"nvidia.com/gpu": 1}
 Object = dict[str, Any]
@@ -23,14 +22,8 @@ Ask = Callable[..., Result]
 
 def holder(name: str, on: str, minor: int, **spec: Any) -> Object:
     """A pod as we write it: with the annotation, and pinned to its node."""
-    given = {
-        "minor": minor,
-        "resources": {
-            vocabulary.GPU_CORE: "100",
-            vocabulary.GPU_MEMORY_RATIO: "100",
-            vocabulary.GPU_MEMORY: "80Gi",
-        },
-    }
+    whole = {vocabulary.GPU_CORE: "100", vocabulary.GPU_MEMORY_RATIO: "100", vocabulary.GPU_MEMORY: "80Gi"}
+    given = {"minor": minor, "resources": whole}
     field = {"key": "metadata.name", "operator": "In", "values": [on]}
     required = {"nodeSelectorTerms": [{"matchFields": [field]}]}
     pinned = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
@@ -139,9 +132,8 @@ def test_an_unknown_pod_is_an_error(ask: Ask):
 async def test_a_cluster_is_asked_and_not_changed(tmp_path: Path):
     cluster = KoordinatorCluster([*WORLD, holder("held", "a", 0), holder("other", "b", 0)])
     (tmp_path / "p.yaml").write_text(yaml.safe_dump(wants("p", ONE)))
-    async with serve(cluster.api) as url:
-        options = ["-f", str(tmp_path / "p.yaml"), "--server", url, "-o", "json", "--without", "other"]
-        result = await asyncio.to_thread(CliRunner().invoke, main, ["whatif", *options])
+    options = ["-f", str(tmp_path / "p.yaml"), "-o", "json", "--without", "other"]
+    result = await answered(cluster.api, "whatif", *options)
     assert result.exit_code == 0, result.output
     assert told(result)["copies"] == 2
     assert cluster.pod("p") is None
