@@ -41,43 +41,15 @@ SCOPES = (with_exclusion_scopes([]), with_exclusion_scopes(["*=pool"]), with_exc
 LISTS = "DRAListTypeAttributes"
 
 EVERYTHING = (
-    "attributes",
-    "constraints",
-    "counters",
-    "capacity",
-    "taints",
-    "admin",
-    "alternatives",
-    "all",
-    "errors",
-    "pools",
-    "trouble",
-    "places",
-    "bindings",
-    "configs",
-    "claims",
-    "held",
-    "groups",
-    "expressions",
+    "attributes", "constraints", "counters", "capacity", "taints", "admin", "alternatives", "all", "errors",
+    "pools", "trouble", "places", "bindings", "configs", "claims", "held", "groups", "expressions",
     "derived",
-)
+)  # fmt: skip
 
 CONTESTED = (
-    "attributes",
-    "constraints",
-    "counters",
-    "capacity",
-    "admin",
-    "alternatives",
-    "all",
-    "errors",
-    "claims",
-    "held",
-    "taints",
-    "groups",
-    "expressions",
-    "derived",
-)
+    "attributes", "constraints", "counters", "capacity", "admin", "alternatives", "all", "errors", "claims",
+    "held", "taints", "groups", "expressions", "derived",
+)  # fmt: skip
 
 
 PLAIN = (

@@ -43,16 +43,9 @@ _LEARNED = ("uid", "resourceVersion", "name", "continue")
 _TIMES = ("creationTimestamp", "deletionTimestamp")
 _TEXTS = ("message",)
 _BUILD = (
-    "gitVersion",
-    "gitCommit",
-    "gitTreeState",
-    "buildDate",
-    "goVersion",
-    "compiler",
-    "platform",
-    "serverAddressByClientCIDRs",
-    "storageVersionHash",
-)
+    "gitVersion", "gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform",
+    "serverAddressByClientCIDRs", "storageVersionHash",
+)  # fmt: skip
 
 _NOT_RECORDED = ("shortNames", "managedFields")
 

@@ -98,7 +98,13 @@ def test_json_and_yaml_contain_everything(say, output: str):
     result = say(claim("c"), "--drain", "n1", "-o", output, world=world)
     told = json.loads(result.stdout) if output == "json" else yaml.safe_load(result.stdout)
     assert result.exit_code == 1
-    answer: small_fleet.Object = {"fits": False, "copies": 0, "copiesAsked": None, "limit": "full", "freed": []}
+    answer: small_fleet.Object = {
+        "fits": False,
+        "copies": 0,
+        "copiesAsked": None,
+        "limit": "full",
+        "freed": [],
+    }
     assert {key: told[key] for key in answer} == answer
     (lost,) = told["lost"]
     assert (lost["claims"], lost["pod"], lost["refused"]) == (["default/old"], None, None)

@@ -370,18 +370,9 @@ def test_the_notes_say_what_is_owned_and_what_to_do_next(
 
 
 SINCE_0_2 = (
-    "apiServerPeers",
-    "makeTemplates",
-    "policy",
-    "preemption",
-    "preemptingClasses",
-    "rebalance",
-    "evictionRequestSeconds",
-    "rebalanceGoals",
-    "rebalanceNamespaces",
-    "kueueCheck",
-    "provisioningRequests",
-)
+    "apiServerPeers", "makeTemplates", "policy", "preemption", "preemptingClasses", "rebalance",
+    "evictionRequestSeconds", "rebalanceGoals", "rebalanceNamespaces", "kueueCheck", "provisioningRequests",
+)  # fmt: skip
 
 
 def test_values_that_an_earlier_version_did_not_have_may_be_missing(monkeypatch: pytest.MonkeyPatch):

@@ -94,13 +94,8 @@ def test_it_asks_each_program_in_turn_and_names_the_nodes_of_the_cluster(tool: s
     asked, given = started(tmp_path, tool)
     context = f"{tool}-dra-try"
     assert [words[0] for words in asked if words[0] != "kubectl"] == [
-        "docker",
-        "docker",
-        tool,
-        tool,
-        tool,
-        "helm",
-    ]
+        "docker", "docker", tool, tool, tool, "helm",
+    ]  # fmt: skip
     assert all(words[1:3] == ["--context", context] for words in asked if words[0] == "kubectl")
     *_, chart_words = asked
     assert chart_words[1:3] == ["--kube-context", context]

@@ -193,15 +193,8 @@ def those(wanted: str) -> list[Command]:
 
 def test_there_is_something_of_each_kind_and_no_reason_is_left_over():
     assert {kind(one.text) for one in ALL} == {
-        "not run",
-        "mention",
-        "lasting",
-        "server",
-        "of a run",
-        "of python",
-        "shell",
-        "ours",
-    }
+        "not run", "mention", "lasting", "server", "of a run", "of python", "shell", "ours",
+    }  # fmt: skip
     for start in NOT_RUN:
         assert any(one.text.startswith(start) for one in ALL), start
 

@@ -185,20 +185,9 @@ def test_exclusion_scopes_are_per_driver_with_a_default():
 
 
 ORDERED = [
-    "0.0.1",
-    "1.0.0-alpha",
-    "1.0.0-alpha.1",
-    "1.0.0-alpha.beta",
-    "1.0.0-beta",
-    "1.0.0-beta.2",
-    "1.0.0-beta.11",
-    "1.0.0-rc.1",
-    "1.0.0",
-    "1.0.1",
-    "1.2.0",
-    "1.10.0",
-    "2.0.0",
-]
+    "0.0.1", "1.0.0-alpha", "1.0.0-alpha.1", "1.0.0-alpha.beta", "1.0.0-beta", "1.0.0-beta.2",
+    "1.0.0-beta.11", "1.0.0-rc.1", "1.0.0", "1.0.1", "1.2.0", "1.10.0", "2.0.0",
+]  # fmt: skip
 
 
 @given(st.integers(0, len(ORDERED) - 1), st.integers(0, len(ORDERED) - 1))
@@ -256,23 +245,8 @@ def test_the_parts_of_a_version_can_be_asked_for():
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "1",
-        "1.2",
-        "v1.2.3",
-        "1.2.3.4",
-        "01.2.3",
-        "1.2.3-",
-        "1.2.3-01",
-        "1.2.3+",
-        "1.2.3 ",
-        " 1.2.3",
-        "1.2.3\n",
-        "a.b.c",
-        "-1.2.3",
-        "1.2.3-ä",
-        "١.2.3",
-        "1..3",
+        *("", "1", "1.2", "v1.2.3", "1.2.3.4", "01.2.3", "1.2.3-", "1.2.3-01", "1.2.3+", "1.2.3 "),
+        *(" 1.2.3", "1.2.3\n", "a.b.c", "-1.2.3", "1.2.3-ä", "١.2.3", "1..3"),
     ],
 )
 def test_what_is_not_strict_semver_is_refused(text: str):
@@ -314,17 +288,7 @@ def test_lenient_reading_fills_in_what_is_missing(text: str, strict: str):
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "v",
-        "vv1.2.3",
-        "1.2-rc",
-        "1+b",
-        "1.",
-        "V1.2.3",
-        "1.2.3.4",
-        "1.2.3-01",
-        "x",
-        "1.2.3-rc\n",
+        *("", "v", "vv1.2.3", "1.2-rc", "1+b", "1.", "V1.2.3", "1.2.3.4", "1.2.3-01", "x", "1.2.3-rc\n"),
         "1.2.3\n",
     ],
 )

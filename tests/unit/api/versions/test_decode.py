@@ -176,16 +176,8 @@ def test_objects_are_decoded_as_they_are_read(kind, api_version, raw):
 
 
 FIELDS = [
-    "name",
-    "attributes",
-    "capacity",
-    "consumesCounters",
-    "nodeName",
-    "devices",
-    "pool",
-    "driver",
-    "spec",
-]
+    "name", "attributes", "capacity", "consumesCounters", "nodeName", "devices", "pool", "driver", "spec",
+]  # fmt: skip
 FIELDS += ["metadata", "annotations", "counters", "int", "string", "value", "basic", "composite", "includes"]
 FIELDS += ["mixins", "deviceMixins", "status", "allocation", "results", "requests", "exactly", "selectors"]
 FIELDS += ["expression", "source", "resourceClaims", "containers", "resources", "taints", "conditions", "x"]

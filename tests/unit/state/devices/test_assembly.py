@@ -285,13 +285,8 @@ def test_any_order_of_arrival_gives_the_same_snapshot(objects: list[Object]):
     assert picture(seen) == EXPECTED
     assert [str(pool.id) for pool in seen.fleet.pools] == ["d/a", "d/o", "d/p", "d/q", "e/p"]
     assert [f"{place.slice}/{place.device}" for place in places(seen.fleet)[:6]] == [
-        "w-1/W",
-        "o-1/O",
-        "o-2/O",
-        "o-2/P",
-        "p-1/A",
-        "p-1/B",
-    ]
+        "w-1/W", "o-1/O", "o-2/O", "o-2/P", "p-1/A", "p-1/B",
+    ]  # fmt: skip
 
 
 ON_NODE: Object = {"nodeName": "n"}
