@@ -220,13 +220,8 @@ SOUND = yaml_of(
 QUIET = [
     Case(check, "sound objects", SOUND)
     for check in (
-        "unknown-field",
-        "koordinator-shape",
-        "koordinator-value",
-        "partition-table",
-        "partition-unknown-gpu",
-        "koordinator-request",
-        "koordinator-units",
-        "api-rules",
+        "unknown-field", "koordinator-shape", "koordinator-value",
+        "partition-table", "partition-unknown-gpu", "koordinator-request",
+        "koordinator-units", "api-rules",
     )
-]
+]  # fmt: skip

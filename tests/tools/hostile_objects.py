@@ -44,19 +44,10 @@ def nested(depth: int) -> Any:
 
 MANY = {f"counter-{n}": "1" for n in range(10_000)}
 ODD = [
-    "NaN",
-    "Inf",
-    "-Inf",
-    "Infinity",
-    "1e999999999",
-    "1e-999999999",
-    "0x10",
-    "1_000",
-    "٣",
-    "9" * 200,
-    "",
-    "e5",
-]
+    "NaN", "Inf", "-Inf", "Infinity",
+    "1e999999999", "1e-999999999", "0x10", "1_000",
+    "٣", "9" * 200, "", "e5",
+]  # fmt: skip
 
 SLICES: dict[str, Object] = {
     "ten thousand counters": hostile_slice(drawing("d", MANY), sharedCounters=[counters("g", MANY)]),

@@ -131,23 +131,16 @@ JUNK: tuple[Any, ...] = (
     *(None, True, 0, -1, 1, 2**63, -(2**70), 10**40, 0.5, 1e308, "", "x", "d/x", "a b", "é", "\ud800", "\0"),
     *("-1", "1e400", "9" * 40, "1n", "0.0000000001", "Gi", "100Ei", "1G", "2G", "60G", "-5G", "0", "1500m"),
     *(
-        [],
-        {},
-        [None],
-        [[]],
-        {"": ""},
-        {"a": None},
-        [1, "a"],
-        {"value": "1"},
-        {"cel": {}},
-        {"expression": "1"},
+        [], {}, [None], [[]],
+        {"": ""}, {"a": None}, [1, "a"], {"value": "1"},
+        {"cel": {}}, {"expression": "1"},
     ),
     *("object", "object.x", "object.subnet + 1", "device.driver", "1 / 0", "[1, 'a']", "'a' * 9", "((("),
     "{}",
     *("[].map(x, x)", "device.attributes['e'].f", "'x'.matches('[')", "dyn(1)", "[[1]]", "semver('1.0.0')"),
     *("[" + ", ".join(["1"] * 100) + "]", "x" * 11_000, "[1,2,3].map(x, [1,2,3].map(y, x * y))[0][0]"),
     *({"valueFrom": {"capacityName": "d/bandwidth"}}, {"mapping": {}}, {"overhead": {"perPod": "1"}}),
-)
+)  # fmt: skip
 KEYS = (
     *("value", "valueFrom", "capacityName", "capacityKey", "requestPolicy", "default", "validRange", "min"),
     "max",

@@ -8,14 +8,9 @@ from tests.tools.scenario import Scenario, asking, machine, sized
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices
 
 PARTS = {
-    "whole": (0, 4),
-    "left": (0, 2),
-    "right": (2, 2),
-    "q0": (0, 1),
-    "q1": (1, 1),
-    "q2": (2, 1),
-    "q3": (3, 1),
-}
+    "whole": (0, 4), "left": (0, 2), "right": (2, 2), "q0": (0, 1),
+    "q1": (1, 1), "q2": (2, 1), "q3": (3, 1),
+}  # fmt: skip
 """Device -> (first slot, slots) of a GPU with four slots"""
 SIZES = {4: "whole", 2: "half", 1: "quarter"}
 

@@ -19,24 +19,13 @@ from tests.tools.scripted_transport import Scripted, ok, status
 KEY = ObjectKey("default", "p")
 
 STATUSES = [
-    (400, Rejected, Rejected),
-    (401, Retry, Retry),
-    (403, Rejected, Rejected),
-    (404, Gone, Gone),
-    (405, Rejected, Rejected),
-    (408, Retry, Retry),
-    (409, Conflict, Conflict),
-    (410, Relist, Relist),
-    (413, Rejected, Rejected),
-    (415, Rejected, Rejected),
-    (422, Rejected, Rejected),
-    (429, Retry, Retry),
-    (500, Retry, Undecided),
-    (502, Retry, Undecided),
-    (503, Retry, Retry),
-    (504, Retry, Undecided),
-    (302, Rejected, Rejected),
-]
+    (400, Rejected, Rejected), (401, Retry, Retry), (403, Rejected, Rejected),
+    (404, Gone, Gone), (405, Rejected, Rejected), (408, Retry, Retry),
+    (409, Conflict, Conflict), (410, Relist, Relist), (413, Rejected, Rejected),
+    (415, Rejected, Rejected), (422, Rejected, Rejected), (429, Retry, Retry),
+    (500, Retry, Undecided), (502, Retry, Undecided), (503, Retry, Retry),
+    (504, Retry, Undecided), (302, Rejected, Rejected),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("code", "of_a_read", "of_a_write"), STATUSES)

@@ -307,18 +307,12 @@ def test_amounts_that_are_left_out_are_zero():
 @pytest.mark.parametrize(
     "name",
     [
-        "",
-        "gpu",
-        "kubernetes.io/gpu",
-        "a.kubernetes.io/gpu",
-        "requests.example.com/gpu",
-        "a/b/c",
-        "Example.com/gpu",
-        "example.com/" + "x" * 64,
-        "example.com/",
+        "", "gpu", "kubernetes.io/gpu",
+        "a.kubernetes.io/gpu", "requests.example.com/gpu", "a/b/c",
+        "Example.com/gpu", "example.com/" + "x" * 64, "example.com/",
         "example.com/-x",
     ],
-)
+)  # fmt: skip
 def test_names_that_no_extended_resource_has(name: str):
     body = {"metadata": {"name": "c"}, "spec": {"extendedResourceName": name}}
     assert causes(ApiServer(), "POST", CLASSES, body) == [("spec.extendedResourceName", "FieldValueInvalid")]

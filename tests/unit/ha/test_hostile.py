@@ -42,20 +42,11 @@ TERMS = Terms()
 LEADS_WITHIN = MOST_WAIT * TERMS.skew + 60
 """Seconds: the longest wait that is believed, and some looks"""
 NUMBERS = (
-    "inf",
-    "-inf",
-    "nan",
-    "1e308",
-    "1e999",
-    "-1",
-    "0",
-    "0x10",
-    "",
-    "9" * 5000,
-    "\u0661\u0660",
-    "1_0",
+    "inf", "-inf", "nan", "1e308",
+    "1e999", "-1", "0", "0x10",
+    "", "9" * 5000, "\u0661\u0660", "1_0",
     " 5 ",
-)
+)  # fmt: skip
 
 texts = st.one_of(st.sampled_from(NUMBERS), st.text(max_size=20), st.floats().map(str))
 values = st.recursive(

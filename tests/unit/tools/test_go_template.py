@@ -36,15 +36,9 @@ from tests.tools.virtual_time import VirtualLoop
 )  # fmt: skip
 def test_templates_become_the_text_that_go_makes(template: str, text: str):
     dot = {
-        "x": 1,
-        "m": {"k": "v"},
-        "empty": {},
-        "s": 'a"b',
-        "l": ["p", "q"],
-        "no": False,
-        "t": True,
-        "t2": "x",
-    }
+        "x": 1, "m": {"k": "v"}, "empty": {}, "s": 'a"b',
+        "l": ["p", "q"], "no": False, "t": True, "t2": "x",
+    }  # fmt: skip
     assert render(template, dot) == text
 
 

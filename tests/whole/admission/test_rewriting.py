@@ -128,18 +128,11 @@ EITHER = {"requests": [{"name": "r", "firstAvailable": [{"name": "s", "deviceCla
         ({"labels": {}, "user": "system:serviceaccount:x:y"}, True),
     ],
     ids=[
-        "ours",
-        "no label",
-        "label false",
-        "admin",
-        "configuration",
-        "alternatives",
-        "flat",
-        "flat admin",
-        "update",
-        "somebody",
+        "ours", "no label", "label false", "admin",
+        "configuration", "alternatives", "flat", "flat admin",
+        "update", "somebody",
     ],
-)
+)  # fmt: skip
 def test_templates_are_only_made_where_pods_are_rewritten(parts: dict[str, Any], allowed: bool):
     made = template_object(Template(Wanted("gpu"), 2), "n")
     asked = {"operation": "CREATE", "labels": LABELLED, **parts}

@@ -50,14 +50,10 @@ def test_who_need_not_be_confined_is_not():
 
 def test_in_shadow_mode_no_value_grants_a_right_to_write():
     acting: dict[str, Any] = {
-        "preemption": "evict",
-        "preemptingClasses": ["a"],
-        "rebalance": "evict",
-        "evictionRequestSeconds": 60,
-        "kueueCheck": "room",
-        "makeTemplates": True,
+        "preemption": "evict", "preemptingClasses": ["a"], "rebalance": "evict",
+        "evictionRequestSeconds": 60, "kueueCheck": "room", "makeTemplates": True,
         "provisioningRequests": "x",
-    }
+    }  # fmt: skip
     made = rendered(**SHADOW, **acting)
     verbs = {
         verb

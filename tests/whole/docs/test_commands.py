@@ -142,16 +142,10 @@ pytestmark = pytest.mark.loopback
 KUBECTL = shutil.which("kubectl") or ""
 MANIFESTS = ROOT / "reconciler" / "cli" / "demo" / "manifests"
 ANSWERS = {
-    "allocate": {0, 1},
-    "capacity": {0, 1},
-    "defragment": {0, 1},
-    "doctor": {0, 1},
-    "drain": {0, 1},
-    "explain": {0, 1},
-    "fit": {0, 1},
-    "make-room": {0, 1},
+    "allocate": {0, 1}, "capacity": {0, 1}, "defragment": {0, 1}, "doctor": {0, 1},
+    "drain": {0, 1}, "explain": {0, 1}, "fit": {0, 1}, "make-room": {0, 1},
     "whatif": {0, 1},
-}
+}  # fmt: skip
 """Exit codes that are an answer, where 0 is not the only one"""
 ALL = everything()
 MENTION = re.compile(r"dra-reconciler [a-z]+$|make [a-z]+$")

@@ -16,22 +16,11 @@ from tests.tools.still_page import NOON, Still, standing
 pytestmark = pytest.mark.loopback
 
 SECONDS = (
-    0,
-    119,
-    120,
-    150,
-    599,
-    600,
-    10_799,
-    10_800,
-    28_799,
-    28_800,
-    172_799,
-    172_800,
-    691_199,
-    691_200,
-    10**8,
-)
+    0, 119, 120, 150,
+    599, 600, 10_799, 10_800,
+    28_799, 28_800, 172_799, 172_800,
+    691_199, 691_200, 10**8,
+)  # fmt: skip
 
 
 def wait(still: Still, name: str, seconds: int, reason: str = "DevicesInUse") -> None:

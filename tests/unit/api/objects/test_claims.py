@@ -185,13 +185,9 @@ def test_an_entry_stands_for_one_of_the_group_if_all_of_it_is_equal():
 
 
 LABELS = {
-    "zone": "a",
-    "cores": "64",
-    "half": "1.5",
-    "minus": "-5",
-    "huge": "9223372036854775808",
-    "empty": "",
-}
+    "zone": "a", "cores": "64", "half": "1.5",
+    "minus": "-5", "huge": "9223372036854775808", "empty": "",
+}  # fmt: skip
 
 
 def selector(*terms: dict[str, object]) -> NodeSelector:

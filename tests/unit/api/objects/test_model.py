@@ -272,15 +272,11 @@ def test_a_very_long_version_is_refused():
 @pytest.mark.parametrize(
     ("text", "strict"),
     [
-        ("v1.2.3", "1.2.3"),
-        ("1.2", "1.2.0"),
-        ("v1", "1.0.0"),
-        ("01.002.0003", "1.2.3"),
-        ("0", "0.0.0"),
-        ("1.2.3-rc.1", "1.2.3-rc.1"),
+        ("v1.2.3", "1.2.3"), ("1.2", "1.2.0"), ("v1", "1.0.0"),
+        ("01.002.0003", "1.2.3"), ("0", "0.0.0"), ("1.2.3-rc.1", "1.2.3-rc.1"),
         ("v1.2.3+b", "1.2.3+b"),
     ],
-)
+)  # fmt: skip
 def test_lenient_reading_fills_in_what_is_missing(text: str, strict: str):
     assert Semver.parse_leniently(text) == Semver.parse(strict)
 

@@ -11,26 +11,14 @@ from pydantic import BaseModel, ValidationError
 from reconciler.api.objects.quantity import INT64_MAX, MAX_EXPONENT, MAX_LENGTH, NANO, Format, Quantity
 
 FACTORS = {
-    "n": Fraction(1, 10**9),
-    "u": Fraction(1, 10**6),
-    "m": Fraction(1, 1000),
-    "": Fraction(1),
-    "k": Fraction(10**3),
-    "M": Fraction(10**6),
-    "G": Fraction(10**9),
-    "T": Fraction(10**12),
-    "P": Fraction(10**15),
-    "E": Fraction(10**18),
-    "Ki": Fraction(2**10),
-    "Mi": Fraction(2**20),
-    "Gi": Fraction(2**30),
-    "Ti": Fraction(2**40),
-    "Pi": Fraction(2**50),
-    "Ei": Fraction(2**60),
-    "e3": Fraction(1000),
-    "E-3": Fraction(1, 1000),
+    "n": Fraction(1, 10**9), "u": Fraction(1, 10**6), "m": Fraction(1, 1000),
+    "": Fraction(1), "k": Fraction(10**3), "M": Fraction(10**6),
+    "G": Fraction(10**9), "T": Fraction(10**12), "P": Fraction(10**15),
+    "E": Fraction(10**18), "Ki": Fraction(2**10), "Mi": Fraction(2**20),
+    "Gi": Fraction(2**30), "Ti": Fraction(2**40), "Pi": Fraction(2**50),
+    "Ei": Fraction(2**60), "e3": Fraction(1000), "E-3": Fraction(1, 1000),
     "e+2": Fraction(100),
-}
+}  # fmt: skip
 
 numbers = st.from_regex(r"[0-9]{1,12}(\.[0-9]{0,12})?|\.[0-9]{1,12}", fullmatch=True)
 signs = st.sampled_from(["", "+", "-"])
@@ -56,25 +44,14 @@ def test_a_quantity_is_its_number_times_its_suffix_exactly(sign: str, number: st
 @pytest.mark.parametrize(
     ("text", "nanos"),
     [
-        ("0", 0),
-        ("-0", 0),
-        ("+7", 7 * NANO),
-        ("5.", 5 * NANO),
-        (".5", NANO // 2),
-        ("1E", 10**18 * NANO),
-        ("1E2", 100 * NANO),
-        ("1e-9", 1),
-        ("0.1n", 1),
-        ("-0.1n", -1),
-        ("1e-10", 1),
-        ("0.0000000011", 2),
-        ("9Ei", INT64_MAX * NANO),
-        ("-9Ei", -INT64_MAX * NANO),
-        ("10E", 10 * 10**18 * NANO),
-        ("0.5Ki", 512 * NANO),
-        ("00012", 12 * NANO),
+        ("0", 0), ("-0", 0), ("+7", 7 * NANO),
+        ("5.", 5 * NANO), (".5", NANO // 2), ("1E", 10**18 * NANO),
+        ("1E2", 100 * NANO), ("1e-9", 1), ("0.1n", 1),
+        ("-0.1n", -1), ("1e-10", 1), ("0.0000000011", 2),
+        ("9Ei", INT64_MAX * NANO), ("-9Ei", -INT64_MAX * NANO), ("10E", 10 * 10**18 * NANO),
+        ("0.5Ki", 512 * NANO), ("00012", 12 * NANO),
     ],
-)
+)  # fmt: skip
 def test_a_quantity_parses_to_billionths(text: str, nanos: int):
     """What is finer than a billionth is rounded away from zero; only binary amounts are capped (V-7)."""
     assert Quantity.parse(text).nanos == nanos

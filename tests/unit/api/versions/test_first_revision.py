@@ -72,15 +72,10 @@ def test_the_claim_of_the_text_gets_the_layout_that_the_text_draws():
 @pytest.mark.parametrize(
     ("profile", "most"),
     [
-        ("1g.5gb", 7),
-        ("1g.5gb+me", 1),
-        ("1g.10gb", 4),
-        ("2g.10gb", 3),
-        ("3g.20gb", 2),
-        ("4g.20gb", 1),
-        ("7g.40gb", 1),
+        ("1g.5gb", 7), ("1g.5gb+me", 1), ("1g.10gb", 4), ("2g.10gb", 3),
+        ("3g.20gb", 2), ("4g.20gb", 1), ("7g.40gb", 1),
     ],
-)
+)  # fmt: skip
 def test_one_gpu_holds_as_many_of_one_profile_as_the_table_says(profile: str, most: int):
     assert devices_for(claim_for(*[profile] * most)) is not None
     assert devices_for(claim_for(*[profile] * (most + 1))) is None
@@ -101,15 +96,10 @@ def test_what_is_included_is_part_of_the_device_and_later_mixins_win():
     assert small.attributes["profile"]["string"] == "1g.5gb+me"
     assert small.attributes["parentUUID"]["string"] == "GPU-4404041a-04cf-1ccf-9e70-f139a9b1e23c"
     assert {key: str(amount.value) for key, amount in small.capacity.items()} == {
-        "copy-engines": "1",
-        "decoders": "1",
-        "encoders": "0",
-        "jpeg-engines": "1",
-        "memory": "4864Mi",
-        "multiprocessors": "14",
-        "ofa-engines": "1",
-        "memorySlice3": "1",
-    }
+        "copy-engines": "1", "decoders": "1", "encoders": "0",
+        "jpeg-engines": "1", "memory": "4864Mi", "multiprocessors": "14",
+        "ofa-engines": "1", "memorySlice3": "1",
+    }  # fmt: skip
 
 
 @needs(TEXT)

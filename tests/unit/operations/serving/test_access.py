@@ -93,15 +93,10 @@ async def test_dns_rebinding_is_denied(host: str, status: int):
 @pytest.mark.parametrize(
     ("address", "local"),
     [
-        ("127.0.0.1", True),
-        ("::1", True),
-        ("localhost", True),
-        ("0.0.0.0", False),
-        ("::", False),
-        ("10.1.2.3", False),
-        ("example.com", False),
+        ("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False),
+        ("::", False), ("10.1.2.3", False), ("example.com", False),
     ],
-)
+)  # fmt: skip
 def test_loopback_names_and_addresses(address: str, local: bool):
     assert is_loopback(address) == local
 

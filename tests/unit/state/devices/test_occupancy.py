@@ -169,16 +169,10 @@ def test_arrays_of_snapshots_are_read_only():
     seen = snapshot(node("n"), *mig())
     fleet, now = seen.fleet, seen.occupancy
     arrays = [
-        now.held,
-        now.sharing,
-        now.left,
-        now.fits,
-        now.free,
-        fleet.sets,
-        fleet.draws,
-        fleet.table,
+        now.held, now.sharing, now.left, now.fits,
+        now.free, fleet.sets, fleet.draws, fleet.table,
         fleet.totals,
-    ]
+    ]  # fmt: skip
     arrays += [fleet.anywhere, fleet.shared, fleet.binds, fleet.pool_of, *fleet.codes.values()]
     arrays += [column.codes for column in fleet.cel.attributes.values()]
     assert [array.flags.writeable for array in arrays] == [False] * len(arrays)
