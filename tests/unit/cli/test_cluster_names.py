@@ -14,6 +14,8 @@ from tests.tools.builders import Object, partitioned
 from tests.tools.processes import served
 from tests.tools.short_manifests import CLASS, claim, gpus, node, together
 
+pytestmark = pytest.mark.loopback
+
 CLAIM = together(CLASS, claim("c"), gpus("n1", 1), node("n1"))
 COMMANDS = {
     "doctor": ["doctor", "--cluster"],
@@ -44,7 +46,6 @@ async def run(api: ApiServer, config: Path, *arguments: str, **context: str) -> 
         return url, await asyncio.to_thread(CliRunner().invoke, main, command)
 
 
-@pytest.mark.loopback
 @pytest.mark.parametrize("command", COMMANDS)
 async def test_server_and_context_are_named_on_standard_error(tmp_path, command):
     url, result = await run(served(CLAIM), tmp_path / "config", *COMMANDS[command])
@@ -53,7 +54,6 @@ async def test_server_and_context_are_named_on_standard_error(tmp_path, command)
     assert url not in result.stdout
 
 
-@pytest.mark.loopback
 @pytest.mark.parametrize("command", COMMANDS)
 async def test_programs_get_nothing_but_the_answer(tmp_path, command):
     _, result = await run(served(CLAIM), tmp_path / "config", *COMMANDS[command], "-o", "json")
@@ -61,7 +61,6 @@ async def test_programs_get_nothing_but_the_answer(tmp_path, command):
     assert "cluster:" not in result.stderr
 
 
-@pytest.mark.loopback
 @pytest.mark.parametrize(
     ("options", "found"), [([], "team/c"), (["-n", "default"], "default/c"), (["--pod"], "team/c")]
 )
@@ -73,7 +72,6 @@ async def test_names_without_a_namespace_are_in_that_of_the_context(tmp_path, op
     assert found in result.stdout + result.stderr
 
 
-@pytest.mark.loopback
 async def test_a_claim_to_free_is_in_the_namespace_of_the_context(tmp_path):
     objects: list[Object] = list(partitioned("n1"))
     api = ApiServer()

@@ -18,6 +18,8 @@ from tests.tools.output_schemas import fitting
 from tests.tools.processes import served
 from tests.tools.short_manifests import CLASS, claim, gpus, node, requests, together
 
+pytestmark = pytest.mark.loopback
+
 DOWN = "http://127.0.0.1:1"
 EAST = together(CLASS, node("n1"), gpus("n1", 4), claim("c"))
 WEST = together(CLASS, node("w1"), gpus("w1", 2), claim("c", count=3))
@@ -34,7 +36,6 @@ async def run(config: str, *arguments: str) -> Result:
     return await asyncio.to_thread(CliRunner().invoke, main, [*arguments, "--kubeconfig", config])
 
 
-@pytest.mark.loopback
 async def test_top_has_a_line_for_each_context_in_one_table(tmp_path: Path):
     async with clusters(tmp_path) as config:
         result = await run(config, "top", "--contexts", "east,west")
@@ -66,7 +67,6 @@ async def test_top_has_a_line_for_each_context_in_one_table(tmp_path: Path):
         assert "there is no context nobody" in found[1]["problem"]
 
 
-@pytest.mark.loopback
 async def test_the_doctor_examines_each_and_ends_with_the_worst_code(tmp_path: Path):
     async with clusters(tmp_path) as config:
         result = await run(config, "doctor", "--contexts", "west,east")
@@ -81,7 +81,6 @@ async def test_the_doctor_examines_each_and_ends_with_the_worst_code(tmp_path: P
         assert found[0]["result"]["summary"]["error"] == 0
 
 
-@pytest.mark.loopback
 async def test_a_claim_is_explained_wherever_it_exists(tmp_path: Path):
     async with clusters(tmp_path) as config:
         result = await run(config, "explain", "c", "--contexts", "all")
@@ -101,7 +100,6 @@ async def test_a_claim_is_explained_wherever_it_exists(tmp_path: Path):
         assert unknown.stdout.count("there is no claim default/nothing") == 2
 
 
-@pytest.mark.loopback
 async def test_the_nodes_that_each_cluster_needs_are_printed_side_by_side(tmp_path: Path):
     """Two pairs of devices fit in the east, which has four, and one in the west, which has two."""
     demand = tmp_path / "demand.yaml"

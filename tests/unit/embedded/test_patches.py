@@ -9,8 +9,20 @@ from reconciler.api.validation.kinds import strategic_merge
 from reconciler.api.validation.served_kinds import CLAIM, POD
 from reconciler.embedded import ApiServer
 from reconciler.embedded.bodies import apply_json_patch, merge
-from tests.tools.driving import CLAIMS, JSON_PATCH, PODS, STRATEGIC, allocation, claim, ok, pod, refused
+from tests.tools.driving import (
+    CLAIMS,
+    JSON_PATCH,
+    MERGE,
+    PODS,
+    STRATEGIC,
+    allocation,
+    claim,
+    ok,
+    pod,
+    refused,
+)
 
+APPLY = "application/apply-patch+yaml"
 JSON_CASES = {
     "add a key": ({"a": 1}, [{"op": "add", "path": "/b", "value": 2}], {"a": 1, "b": 2}),
     "add replaces": ({"a": 1}, [{"op": "add", "path": "/a", "value": 2}], {"a": 2}),
@@ -85,21 +97,17 @@ def spec(**fields):
     return {"spec": fields}
 
 
+def status(**fields):
+    return {"status": fields}
+
+
+BOTH = [{"name": "X", "value": "1"}, {"name": "Y", "value": "2"}]
+CBA = [{"name": name} for name in "cba"]
 STRATEGIC_CASES = {
     "containers merge by name, env inside them too": (
         spec(containers=[{"name": "a", "image": "1", "env": [{"name": "X", "value": "1"}]}, {"name": "b"}]),
         spec(containers=[{"name": "a", "image": "2", "env": [{"name": "Y", "value": "2"}]}, {"name": "c"}]),
-        spec(
-            containers=[
-                {
-                    "name": "a",
-                    "image": "2",
-                    "env": [{"name": "X", "value": "1"}, {"name": "Y", "value": "2"}],
-                },
-                {"name": "b"},
-                {"name": "c"},
-            ]
-        ),
+        spec(containers=[{"name": "a", "image": "2", "env": BOTH}, {"name": "b"}, {"name": "c"}]),
     ),
     "an element is deleted by name": (
         spec(schedulingGates=[{"name": "a"}, {"name": "b"}]),
@@ -124,13 +132,8 @@ STRATEGIC_CASES = {
     "null removes a list": (spec(volumes=[{"name": "a"}]), spec(volumes=None), spec()),
     "an order is followed": (
         spec(containers=[{"name": "a"}, {"name": "b"}]),
-        {
-            "spec": {
-                "$setElementOrder/containers": [{"name": "c"}, {"name": "b"}, {"name": "a"}],
-                "containers": [{"name": "c"}],
-            }
-        },
-        spec(containers=[{"name": "c"}, {"name": "b"}, {"name": "a"}]),
+        spec(**{"$setElementOrder/containers": CBA, "containers": CBA[:1]}),
+        spec(containers=CBA),
     ),
     "retained keys": (
         spec(volumes=[{"name": "a", "emptyDir": {}}]),
@@ -153,21 +156,14 @@ STRATEGIC_CASES = {
         {"metadata": {"ownerReferences": [{"uid": "1", "name": "b"}, {"uid": "2"}]}},
     ),
     "conditions merge by type": (
-        {"status": {"conditions": [{"type": "Ready", "status": "False"}, {"type": "X", "status": "True"}]}},
-        {"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
-        {"status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "X", "status": "True"}]}},
+        status(conditions=[{"type": "Ready", "status": "False"}, {"type": "X", "status": "True"}]),
+        status(conditions=[{"type": "Ready", "status": "True"}]),
+        status(conditions=[{"type": "Ready", "status": "True"}, {"type": "X", "status": "True"}]),
     ),
     "claim statuses merge by name": (
-        {"status": {"resourceClaimStatuses": [{"name": "a", "resourceClaimName": "x"}]}},
-        {"status": {"resourceClaimStatuses": [{"name": "b", "resourceClaimName": "y"}]}},
-        {
-            "status": {
-                "resourceClaimStatuses": [
-                    {"name": "a", "resourceClaimName": "x"},
-                    {"name": "b", "resourceClaimName": "y"},
-                ]
-            }
-        },
+        status(resourceClaimStatuses=[{"name": "a", "resourceClaimName": "x"}]),
+        status(resourceClaimStatuses=[{"name": "b", "resourceClaimName": "y"}]),
+        status(resourceClaimStatuses=[{"name": n, "resourceClaimName": c} for n, c in ("ax", "by")]),
     ),
 }
 
@@ -193,46 +189,32 @@ def test_a_reservation_is_removed_like_the_scheduler_does():
     api = ApiServer()
     uid = ok(api, "POST", CLAIMS, claim())["metadata"]["uid"]
     consumers = [{"resource": "pods", "name": name, "uid": name} for name in ("p", "q")]
-    ok(
-        api,
-        "PATCH",
-        f"{CLAIMS}/c/status",
-        {"status": {"allocation": allocation(), "reservedFor": consumers}},
-        media=STRATEGIC,
-    )
+    status = {"allocation": allocation(), "reservedFor": consumers}
+    ok(api, "PATCH", f"{CLAIMS}/c/status", {"status": status}, media=STRATEGIC)
     undo = {"metadata": {"uid": uid}, "status": {"reservedFor": [{"$patch": "delete", "uid": "p"}]}}
-    assert (
-        ok(api, "PATCH", f"{CLAIMS}/c/status", undo, media=STRATEGIC)["status"]["reservedFor"]
-        == consumers[1:]
-    )
-    assert refused(
-        api, "PATCH", f"{CLAIMS}/c/status", {**undo, "metadata": {"uid": "other"}}, media=STRATEGIC
-    ) == (422, "Invalid")
+    undone = ok(api, "PATCH", f"{CLAIMS}/c/status", undo, media=STRATEGIC)
+    assert undone["status"]["reservedFor"] == consumers[1:]
+    undo["metadata"] = {"uid": "other"}
+    assert refused(api, "PATCH", f"{CLAIMS}/c/status", undo, media=STRATEGIC) == (422, "Invalid")
     assert strategic_merge({}, {"status": {"reservedFor": consumers}}, CLAIM.strategic or {})
 
 
 def test_an_applied_configuration_creates_or_merges():
     api = ApiServer()
-    apply, kind = "application/apply-patch+yaml", {"apiVersion": "v1", "kind": "Pod"}
-    made = ok(api, "PATCH", f"{PODS}/p", {**kind, **pod()}, media=apply, fieldManager="t")
+    kind, applied = {"apiVersion": "v1", "kind": "Pod"}, {"media": APPLY, "fieldManager": "t"}
+    made = ok(api, "PATCH", f"{PODS}/p", {**kind, **pod()}, **applied)
     assert made["metadata"]["name"] == "p"
-    assert refused(api, "PATCH", f"{PODS}/q", {**kind, **pod("other")}, media=apply, fieldManager="t") == (
-        400,
-        "BadRequest",
-    )
-    assert refused(api, "PATCH", f"{PODS}/q/status", {**kind, **pod("q")}, media=apply, fieldManager="t") == (
-        404,
-        "NotFound",
-    )
+    answer = refused(api, "PATCH", f"{PODS}/q", {**kind, **pod("other")}, **applied)
+    assert answer == (400, "BadRequest")
+    answer = refused(api, "PATCH", f"{PODS}/q/status", {**kind, **pod("q")}, **applied)
+    assert answer == (404, "NotFound")
     for body in (b"a: &a [x]\nb: &b [*a, *a]\n", b"a: [", b"!!python/object:os.system {}", b"- 1"):
-        assert refused(api, "PATCH", f"{PODS}/p", body, media=apply, fieldManager="t") == (400, "BadRequest")
+        assert refused(api, "PATCH", f"{PODS}/p", body, **applied) == (400, "BadRequest")
     assert refused(api, "POST", PODS, b"metadata: {name: q}", media="application/yaml")[0] == 415
     text = b"apiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: {a: b}}\n"
     text += b"spec: {containers: [{name: main, image: other}]}\n"
-    assert (
-        ok(api, "PATCH", f"{PODS}/p", text, media=apply, fieldManager="t")["spec"]["containers"][0]["image"]
-        == "other"
-    )
+    (container,) = ok(api, "PATCH", f"{PODS}/p", text, **applied)["spec"]["containers"]
+    assert container["image"] == "other"
 
 
 @pytest.mark.parametrize(
@@ -241,16 +223,16 @@ def test_an_applied_configuration_creates_or_merges():
         ("application/json", {}, (415, "UnsupportedMediaType")),
         ("text/plain", {}, (415, "UnsupportedMediaType")),
         (STRATEGIC, [], (400, "BadRequest")),
-        ("application/merge-patch+json", [1], (400, "BadRequest")),
-        ("application/merge-patch+json", b"{", (400, "BadRequest")),
+        (MERGE, [1], (400, "BadRequest")),
+        (MERGE, b"{", (400, "BadRequest")),
         (JSON_PATCH, [{"op": "replace", "path": "", "value": 1}], (422, "Invalid")),
         (JSON_PATCH, [{"op": "replace", "path": "/metadata", "value": 1}], (422, "Invalid")),
-        ("application/apply-patch+yaml", b"a: [", (400, "BadRequest")),
-        ("application/merge-patch+json", {"metadata": {"name": "q"}}, (400, "BadRequest")),
-        ("application/merge-patch+json", {"metadata": {"name": None}}, (400, "BadRequest")),
-        ("application/merge-patch+json", {"kind": "Pod"}, (400, "BadRequest")),
-        ("application/merge-patch+json", {"kind": None}, (400, "BadRequest")),
-        ("application/merge-patch+json", {"apiVersion": None}, (400, "BadRequest")),
+        (APPLY, b"a: [", (400, "BadRequest")),
+        (MERGE, {"metadata": {"name": "q"}}, (400, "BadRequest")),
+        (MERGE, {"metadata": {"name": None}}, (400, "BadRequest")),
+        (MERGE, {"kind": "Pod"}, (400, "BadRequest")),
+        (MERGE, {"kind": None}, (400, "BadRequest")),
+        (MERGE, {"apiVersion": None}, (400, "BadRequest")),
         (STRATEGIC, {"apiVersion": None}, (400, "BadRequest")),
     ],
 )

@@ -23,6 +23,8 @@ from reconciler.embedded import ApiServer, serve
 from tests.tools.builders import partitioned
 from tests.tools.patience import PATIENCE
 
+pytestmark = pytest.mark.loopback
+
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 LEFT = b"\x1b[?1049l"
 """The screen is as it was before"""
@@ -101,7 +103,6 @@ def api() -> ApiServer:
     return api
 
 
-@pytest.mark.loopback
 async def test_it_scrolls_sorts_follows_the_size_and_quits(tmp_path: Path, api: ApiServer):
     async with serve(api) as url:
         context = {"name": "prod", "context": {"cluster": "c"}}
@@ -134,7 +135,6 @@ async def test_it_scrolls_sorts_follows_the_size_and_quits(tmp_path: Path, api: 
     assert b"\x1b[3" not in terminal.seen  # no colours
 
 
-@pytest.mark.loopback
 async def test_a_signal_ends_it_and_the_terminal_is_as_before(api: ApiServer):
     async with serve(api) as url, on_terminal("--server", url) as terminal:
         before = terminal.modes()
@@ -145,7 +145,6 @@ async def test_a_signal_ends_it_and_the_terminal_is_as_before(api: ApiServer):
         assert terminal.modes() == before
 
 
-@pytest.mark.loopback
 async def test_an_error_is_shown_on_a_restored_terminal():
     async with on_terminal("--server", "http://127.0.0.1:1") as terminal:
         before = terminal.modes()
@@ -155,7 +154,6 @@ async def test_an_error_is_shown_on_a_restored_terminal():
         assert terminal.modes() == before
 
 
-@pytest.mark.loopback
 async def test_a_terminal_that_cannot_move_the_cursor_gets_the_table_once(api: ApiServer):
     async with serve(api) as url, on_terminal("--server", url, TERM="dumb") as terminal:
         assert await terminal.ended() == 0

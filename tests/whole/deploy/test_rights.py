@@ -47,6 +47,8 @@ from tests.tools.small_fleet import claim, device_class, devices, node, pod
 from tests.tools.tuned import tuned
 from tests.tools.volume_scenarios import mounting, storage_class, volume_claim
 
+pytestmark = pytest.mark.loopback
+
 STARTED = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}
 APART = apart(term("kubernetes.io/hostname", namespaceSelector={"matchLabels": {"team": "x"}}))
 """An affinity for which namespaces must be listed"""
@@ -168,7 +170,6 @@ def advised(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     return made
 
 
-@pytest.mark.loopback
 async def test_the_deployed_rights_are_enough_for_everything_and_for_nothing_else(
     tmp_path: Path,
     rights: Rights,
@@ -217,7 +218,6 @@ async def test_the_deployed_rights_are_enough_for_everything_and_for_nothing_els
     assert rights.judge(whole=True) == []
 
 
-@pytest.mark.loopback
 async def test_the_rights_of_shadow_mode_are_enough_and_change_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, round_made: asyncio.Event
 ):
@@ -239,7 +239,6 @@ async def test_the_rights_of_shadow_mode_are_enough_and_change_nothing(
     assert rights.judge(whole=True) == []
 
 
-@pytest.mark.loopback
 async def test_the_rights_to_evict_are_enough_and_bound_for_that_alone(tmp_path: Path):
     rights = Rights({mode: deployed_rights.granted(mode) for mode in ("evict", "ask first")})
     found, api = cluster("ask first")
@@ -271,7 +270,6 @@ async def test_the_rights_to_evict_are_enough_and_bound_for_that_alone(tmp_path:
     assert rights.judge(whole=True) == []
 
 
-@pytest.mark.loopback
 async def test_plans_that_are_shown_need_to_read_budgets_and_nothing_more(tmp_path: Path):
     rights = Rights({mode: deployed_rights.granted(mode) for mode in ("allocate", "advise")})
     found, api = cluster("advise")
@@ -298,7 +296,6 @@ async def test_plans_that_are_shown_need_to_read_budgets_and_nothing_more(tmp_pa
     }  # fmt: skip
 
 
-@pytest.mark.loopback
 async def test_without_the_role_it_does_not_start_and_says_what_is_missing(tmp_path: Path):
     found, _ = cluster()
     rights = Rights({mode: deployed_rights.granted(mode) for mode in ("allocate", "evict")})
@@ -315,7 +312,6 @@ async def test_without_the_role_it_does_not_start_and_says_what_is_missing(tmp_p
     assert "patch pods/status. Add deploy/components/rebalance" in str(refused)
 
 
-@pytest.mark.loopback
 @pytest.mark.parametrize(
     ("method", "path", "query", "wanted"),
     [
@@ -336,7 +332,6 @@ def test_a_request_is_known_by_its_verb_and_resource(method: str, path: str, que
     assert (found.verb, found.group, found.resource, found.namespace, found.name) == wanted
 
 
-@pytest.mark.loopback
 def test_names_that_settings_choose_are_taken_for_those_of_deploy():
     there = deployed_rights.settings()
     settings = Settings(pause_config_map="ops/switch", demand_config_map="ops/demand", lease_namespace="ops")
@@ -349,7 +344,6 @@ def test_names_that_settings_choose_are_taken_for_those_of_deploy():
     assert as_deployed(other, settings, there) == other
 
 
-@pytest.mark.loopback
 def test_what_is_not_granted_and_what_is_not_needed_are_both_told(monkeypatch: pytest.MonkeyPatch):
     rights = Rights({"allocate": deployed_rights.granted("allocate")})
     monkeypatch.setenv("PYTEST_CURRENT_TEST", "tests/x.py::test_y (call)")

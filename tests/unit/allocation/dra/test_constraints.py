@@ -42,10 +42,13 @@ def both(*constraints: Object) -> tuple[Object, ...]:
 
 MATCH, DISTINCT = match("d/m"), distinct("d/m")
 
+
+def matching(*requests: Object) -> tuple[Object, ...]:
+    return (claim("c", *requests, constraints=[MATCH]),)
+
+
 CONSTRAINTS = {
-    "CON-11 what is held does not matter": Case(
-        ["r=B"], pair(1, 2), (claim("c", request(), constraints=[MATCH]),), taken("A")
-    ),
+    "CON-11 what is held does not matter": Case(["r=B"], pair(1, 2), matching(request()), taken("A")),
     "any domain: values agree whatever their domains": Case(
         ["r=A r=B"], local(device("A", {"x.org/m": 1}), device("B", {"y.org/m": 1})), both(match("*/m"))
     ),
@@ -65,12 +68,10 @@ CONSTRAINTS = {
     "CON-5 a version is no string": Case(None, pair("1.0.0", version("1.0.0")), both(MATCH)),
     "CON-5 build metadata differs": Case(None, pair(version("1.0.0+a"), version("1.0.0+b")), both(MATCH)),
     "CON-6 a list that is not understood stands alone": Case(None, pair(["a"], ["a"]), both(MATCH), NO_LISTS),
-    "CON-6 but it may stand": Case(
-        ["r=A"], pair(["a"], "a"), (claim("c", request(), constraints=[MATCH]),), NO_LISTS
-    ),
+    "CON-6 but it may stand": Case(["r=A"], pair(["a"], "a"), matching(request()), NO_LISTS),
     "CON-6 a list is refused beside a scalar": Case(None, pair("a", ["a"]), both(MATCH), NO_LISTS),
     "SEL-6 in use comes before the constraint": Case(
-        None, pair(1, 2), (claim("c", request(count=None), constraints=[MATCH]),), taken("B")
+        None, pair(1, 2), matching(request(count=None)), taken("B")
     ),
 }
 
@@ -81,6 +82,12 @@ def derives(name: str, expression: str, count: int | None = 1, **fields: Any) ->
 
 
 ON_X = match("v/x")
+
+
+def on_x(*requests: Object) -> tuple[Object, ...]:
+    return (claim("c", *requests, constraints=[ON_X]),)
+
+
 M, BUS = "device.attributes['d'].m", "device.attributes['d'].m.split(':')[1]"
 FAILING = derives("r", "device.attributes['d'].none")
 
@@ -88,46 +95,25 @@ DERIVED = {
     "CON-12 a part of one attribute is another attribute": Case(
         ["r1=B r2=C"],
         local(device("A", {"m": "0:1:0"}), device("B", {"m": "0:2:0"}), device("C", {"x.io/bus": "2"})),
-        (
-            claim(
-                "c",
-                derives("r1", BUS, selectors=selectors("'d' in device.attributes")),
-                derives(
-                    "r2", "device.attributes['x.io'].bus", selectors=selectors("'x.io' in device.attributes")
-                ),
-                constraints=[ON_X],
+        on_x(
+            derives("r1", BUS, selectors=selectors("'d' in device.attributes")),
+            derives(
+                "r2", "device.attributes['x.io'].bus", selectors=selectors("'x.io' in device.attributes")
             ),
         ),
     ),
-    "CON-12 it hides the attribute of the device": Case(
-        X, pair(1, 2), (claim("c", derives("r", "'same'", 2), constraints=[ON_X]),)
-    ),
-    "CON-12 it is seen by its request alone": Case(
-        None, pair(1, 2), (claim("c", derives("r", M), request("s"), constraints=[ON_X]),)
-    ),
+    "CON-12 it hides the attribute of the device": Case(X, pair(1, 2), on_x(derives("r", "'same'", 2))),
+    "CON-12 it is seen by its request alone": Case(None, pair(1, 2), on_x(derives("r", M), request("s"))),
     "CON-12 beside an attribute of the same name": Case(
         ["r=B s=A"],
         local(device("A", {"v/x": 2}), device("B", {"m": 2})),
-        (
-            claim(
-                "c",
-                derives("r", M, selectors=selectors("has(device.attributes['d'].m)")),
-                request("s"),
-                constraints=[ON_X],
-            ),
-        ),
+        on_x(derives("r", M, selectors=selectors("has(device.attributes['d'].m)")), request("s")),
     ),
-    "CON-12 types differ": Case(
-        None, pair(1, 1), (claim("c", derives("r", M), derives("s", f"string({M})"), constraints=[ON_X]),)
-    ),
+    "CON-12 types differ": Case(None, pair(1, 1), on_x(derives("r", M), derives("s", f"string({M})"))),
     "CON-12 a list has a value in common": Case(
-        ["r=A s=B"],
-        pair(1, 2),
-        (claim("c", derives("r", f"[{M}, dyn(9)]"), derives("s", "9"), constraints=[ON_X]),),
+        ["r=A s=B"], pair(1, 2), on_x(derives("r", f"[{M}, dyn(9)]"), derives("s", "9"))
     ),
-    "CON-12 an empty list has none": Case(
-        None, pair(1, 2), (claim("c", derives("r", "[]"), constraints=[ON_X]),)
-    ),
+    "CON-12 an empty list has none": Case(None, pair(1, 2), on_x(derives("r", "[]"))),
     "CON-12 distinct values": Case(
         ["r=A r=C"],
         local(*(device(name, {"m": at}) for name, at in (("A", 0), ("B", 2), ("C", 1)))),
@@ -136,48 +122,31 @@ DERIVED = {
     "CON-12 each alternative has its own": Case(
         ["r=A s/b=B"],
         pair(1, 2),
-        (
-            claim(
-                "c",
-                derives("r", M),
-                first_of(
-                    "s",
-                    a=wants(derivedAttributes=[{"name": "v/x", "expression": M}]),
-                    b=wants(derivedAttributes=[{"name": "v/x", "expression": f"{M} - 1"}]),
-                ),
-                constraints=[ON_X],
+        on_x(
+            derives("r", M),
+            first_of(
+                "s",
+                a=wants(derivedAttributes=[{"name": "v/x", "expression": M}]),
+                b=wants(derivedAttributes=[{"name": "v/x", "expression": f"{M} - 1"}]),
             ),
         ),
     ),
     "CON-12 what no constraint uses is not evaluated": Case(["r=A"], pair(1, 2), (claim("c", FAILING),)),
     "CON-12 the gate": Case(
-        Reason.FEATURE_DISABLED,
-        pair(1, 2),
-        (claim("c", derives("r", M), constraints=[ON_X]),),
-        {"rules": without("DRADerivedAttributes")},
+        Reason.FEATURE_DISABLED, pair(1, 2), on_x(derives("r", M)), {"rules": without("DRADerivedAttributes")}
     ),
-    "CON-13 a failure is an error": Case(
-        Reason.DERIVED_ATTRIBUTE, pair(1, 2), (claim("c", FAILING, constraints=[ON_X]),)
-    ),
+    "CON-13 a failure is an error": Case(Reason.DERIVED_ATTRIBUTE, pair(1, 2), on_x(FAILING)),
     "CON-13 so is what does not compile": Case(
-        Reason.DERIVED_ATTRIBUTE, pair(1, 2), (claim("c", derives("r", "device.no"), constraints=[ON_X]),)
+        Reason.DERIVED_ATTRIBUTE, pair(1, 2), on_x(derives("r", "device.no"))
     ),
     "CON-13 so is a value that no attribute has": Case(
-        Reason.DERIVED_ATTRIBUTE,
-        pair(1, 2),
-        (claim("c", derives("r", f"dyn(double({M}))"), constraints=[ON_X]),),
+        Reason.DERIVED_ATTRIBUTE, pair(1, 2), on_x(derives("r", f"dyn(double({M}))"))
     ),
-    "CON-13 only once the search reaches the device": Case(
-        ["r=A"], pair(1, None), (claim("c", derives("r", M), constraints=[ON_X]),)
-    ),
+    "CON-13 only once the search reaches the device": Case(["r=A"], pair(1, None), on_x(derives("r", M))),
     "CON-13 not on a device that is not selected": Case(
-        ["r=B"],
-        pair(None, 1),
-        (claim("c", derives("r", M, selectors=selectors("'d' in device.attributes")), constraints=[ON_X]),),
+        ["r=B"], pair(None, 1), on_x(derives("r", M, selectors=selectors("'d' in device.attributes")))
     ),
-    "CON-13 not on a device in use": Case(
-        ["r=B"], pair(None, 1), (claim("c", derives("r", M), constraints=[ON_X]),), taken("A")
-    ),
+    "CON-13 not on a device in use": Case(["r=B"], pair(None, 1), on_x(derives("r", M)), taken("A")),
     "CON-13 not on a device that this decision took": Case(
         ["r=A s=B"],
         pair(None, 1),
@@ -188,11 +157,9 @@ DERIVED = {
         local(device("A", {}), device("B", {"m": 1, "k": 1})),
         (claim("c", derives("r", M), constraints=[match("d/k"), ON_X]),),
     ),
-    "CON-13 in mode All": Case(
-        Reason.DERIVED_ATTRIBUTE, pair(1, None), (claim("c", derives("r", M, None), constraints=[ON_X]),)
-    ),
+    "CON-13 in mode All": Case(Reason.DERIVED_ATTRIBUTE, pair(1, None), on_x(derives("r", M, None))),
     "CON-13 in mode All a device in use fails the request first": Case(
-        None, pair(1, None), (claim("c", derives("r", M, None), constraints=[ON_X]),), taken("B")
+        None, pair(1, None), on_x(derives("r", M, None)), taken("B")
     ),
 }
 

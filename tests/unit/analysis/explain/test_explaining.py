@@ -49,6 +49,11 @@ def mig(on: str, left: int, *, taken: int) -> tuple[list[Object], Object]:
     return slices, held(f"train-{on}", *(hold(f"{on}-s{n}", pool=on) for n in range(taken)))
 
 
+def on_n(content: list[Object], *claims: Object, others: list[Object] | None = None) -> World:
+    """Devices of one node, claims for them, and claims that hold some."""
+    return World([resource_slice("s", content, nodeName="n")], claims, others or [])
+
+
 def test_the_nearest_miss_names_counter_set_amount_and_holder():
     far, holds_far = mig("far", 98, taken=7)
     near, holds_near = mig("near", 98, taken=5)
@@ -101,10 +106,7 @@ def test_enough_one_by_one_but_not_at_once_says_how_many_fit():
 
 def test_a_constraint_is_blamed_by_its_attribute_and_only_if_it_alone_stands_in_the_way():
     content = [device("A", {"x": 1, "y": 1}), device("B", {"x": 1, "y": 2})]
-    world = World(
-        [resource_slice("s", content, nodeName="n")],
-        [claim("c", request("r", 2), constraints=[match("d/x"), match("d/y")])],
-    )
+    world = on_n(content, claim("c", request("r", 2), constraints=[match("d/x"), match("d/y")]))
     explanation = explanation_of(world)
     assert explanation.constraints == ("d/y",)
     counts = {step.about: step.left for step in explanation.requests[0].funnel}
@@ -113,10 +115,7 @@ def test_a_constraint_is_blamed_by_its_attribute_and_only_if_it_alone_stands_in_
 
 def test_devices_without_the_attribute_do_not_pass_a_constraint():
     content = [device("A", {"x": 1}), device("B")]
-    world = World(
-        [resource_slice("s", content, nodeName="n")],
-        [claim("c", request("r", 2), constraints=[distinct("d/x")])],
-    )
+    world = on_n(content, claim("c", request("r", 2), constraints=[distinct("d/x")]))
     counts = {step.about: step.left for step in explanation_of(world).requests[0].funnel}
     assert counts["constraint on d/x"] == 1
 
@@ -125,16 +124,14 @@ def test_requests_that_want_the_same_devices_are_named_and_no_others():
     content = [device("A", {"kind": "x"}), device("B", {"kind": "x"}), device("C", {"kind": "y"})]
     of_x, of_y = (selectors(f'device.attributes["d"].kind == "{kind}"') for kind in "xy")
     requests = [request("p", 2, selectors=of_x), request("q", selectors=of_y), request("r", selectors=of_x)]
-    explanation = explanation_of(World([resource_slice("s", content, nodeName="n")], [claim("c", *requests)]))
+    explanation = explanation_of(on_n(content, claim("c", *requests)))
     assert [name for _, name in explanation.conflict] == ["p", "r"]
 
 
 def test_an_error_is_told_with_its_expression_and_a_device():
     content = [device("A", {"x": 1}), device("B"), device("C")]
     text = 'device.attributes["d"].x == 2'
-    world = World(
-        [resource_slice("s", content, nodeName="n")], [claim("c", request(selectors=selectors(text)))]
-    )
+    world = on_n(content, claim("c", request(selectors=selectors(text))))
     (failing,) = explanation_of(world).requests[0].failing
     assert (failing.expression, str(failing.device), failing.devices) == (text, "d/p/B", 2)
     assert "no such key" in failing.problem
@@ -142,18 +139,15 @@ def test_an_error_is_told_with_its_expression_and_a_device():
 
 def test_a_taint_is_spelled_and_a_tolerated_one_is_not():
     taints = [taint("k"), taint("maintenance", "NoExecute", "today")]
-    world = World(
-        [resource_slice("s", [device("A", taints=taints)], nodeName="n")],
-        [claim("c", request(tolerations=[{"key": "k", "operator": "Exists"}]))],
+    world = on_n(
+        [device("A", taints=taints)], claim("c", request(tolerations=[{"key": "k", "operator": "Exists"}]))
     )
     assert explanation_of(world).nearest[0].lacks[0].why == ("A has the taint maintenance=today:NoExecute",)
 
 
 def test_two_gates_that_share_the_work_are_told_together():
     content = [*devices("A"), *devices("B", taints=[taint("k")])]
-    world = World(
-        [resource_slice("s", content, nodeName="n")], [claim("c", request())], [held("h", hold("A"))]
-    )
+    world = on_n(content, claim("c", request()), others=[held("h", hold("A"))])
     assert explanation_of(world).requests[0].smallest == (("tolerated taints", "not held by other claims"),)
 
 
@@ -172,28 +166,19 @@ def test_devices_that_a_selector_gives_to_nodes_count_on_each_of_them():
     slices = [resource_slice("s", devices("A", "B"), nodeSelector=zone)]
     nodes = [node("n", zone="a"), node("m", zone="a"), node("o", zone="b")]
     world = World(slices, [claim("c", request("r", 3))], nodes=nodes)
-    assert [(miss.node, miss.lacks[0].have) for miss in explanation_of(world).nearest] == [
-        ("m", 2),
-        ("n", 2),
-        ("o", 0),
-    ]
+    found = [(miss.node, miss.lacks[0].have) for miss in explanation_of(world).nearest]
+    assert found == [("m", 2), ("n", 2), ("o", 0)]
 
 
 def test_the_alternatives_of_a_request_are_explained_one_by_one():
-    world = World(
-        [resource_slice("s", devices("A"), nodeName="n")], [claim("c", first_of("r", a=wants(3), b=wants(2)))]
-    )
+    world = on_n(devices("A"), claim("c", first_of("r", a=wants(3), b=wants(2))))
     explanation = explanation_of(world)
     assert [(r.request, r.wanted) for r in explanation.requests] == [("r/a", 3), ("r/b", 2)]
     assert explanation.nearest[0].lacks[0].request == "r/b"
 
 
 def test_all_devices_of_a_node_lack_those_that_are_held():
-    world = World(
-        [resource_slice("s", devices("A", "B"), nodeName="n")],
-        [claim("c", request(count=None))],
-        [held("h", hold("B"))],
-    )
+    world = on_n(devices("A", "B"), claim("c", request(count=None)), others=[held("h", hold("B"))])
     explanation = explanation_of(world)
     (lack,) = explanation.nearest[0].lacks
     assert (lack.have, lack.wanted, lack.why) == (1, 2, ("B is held by default/h",))
@@ -201,18 +186,14 @@ def test_all_devices_of_a_node_lack_those_that_are_held():
 
 
 def test_what_can_be_allocated_says_where_and_counts_all_the_same():
-    explanation = explanation_of(
-        World([resource_slice("s", devices("A"), nodeName="n")], [claim("c", request())])
-    )
+    explanation = explanation_of(on_n(devices("A"), claim("c", request())))
     assert (explanation.allocatable, explanation.node, explanation.reason) == (True, "n", "")
     assert explanation.requests[0].funnel[-1].kind is Kind.TOGETHER
     assert explanation.requests[0].left == 1
 
 
 def test_claims_of_one_pod_are_explained_together():
-    world = World(
-        [resource_slice("s", devices("A"), nodeName="n")], [claim("c", request()), claim("d", request())]
-    )
+    world = on_n(devices("A"), claim("c", request()), claim("d", request()))
     explanation = explanation_of(world)
     assert [str(key) for key, _ in explanation.conflict] == ["default/c", "default/d"]
 

@@ -25,9 +25,10 @@ from reconciler.operations.serving.access import CACHE_SECONDS, Review, Token, i
 from reconciler.operations.serving.port import Route, StatusPort
 from reconciler.operations.serving.server import Certificate, access_for, serving
 from reconciler.settings import Settings
+from tests.tools.http_servers import write_kubeconfig
 from tests.tools.watched_reconciler import ask, utc_now
 
-loopback = pytest.mark.loopback
+pytestmark = pytest.mark.loopback
 
 
 @dataclass
@@ -66,14 +67,6 @@ def bearer(token: str) -> dict[str, str]:
 # -- this machine
 
 
-@loopback
-async def test_local_requests_are_allowed():
-    async with served() as url:
-        assert url.startswith("http://127.0.0.1:")
-        assert (await ask(f"{url}/metrics")).text == "hello"
-
-
-@loopback
 @pytest.mark.parametrize(
     ("host", "status"),
     [
@@ -106,7 +99,6 @@ def test_a_network_address_needs_access_control():
         access_for(Settings(status_address="0.0.0.0"), Client(Nobody()), lambda: 0.0)
 
 
-@loopback
 async def test_an_unusable_address_is_reported():
     async with served() as url:
         taken = int(url.rpartition(":")[2])
@@ -118,7 +110,6 @@ async def test_an_unusable_address_is_reported():
 # -- a token from a file
 
 
-@loopback
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -144,7 +135,6 @@ async def test_the_token_of_the_file_gives_access(headers: dict[str, str], statu
         assert (await ask(f"{url}/nowhere", headers)).status == (404 if status == 200 else 401)
 
 
-@loopback
 async def test_a_replaced_token_takes_effect_at_once(tmp_path: Path):
     file = tmp_path / "token"
     file.write_text("first")
@@ -209,21 +199,11 @@ async def judging(tmp_path: Path, token: str = "our-token") -> AsyncIterator[Cli
     """A server with tokens and roles, to which we come with one of them."""
     guard = Guard(read_tokens(TOKENS, source="tokens"), Roles.read(yaml.safe_load_all(READER)))
     async with serve(ApiServer(guard=guard)) as url:
-        config = {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "clusters": [{"name": "c", "cluster": {"server": url}}],
-            "users": [{"name": "u", "user": {"token": token}}],
-            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
-            "current-context": "x",
-        }
-        file = tmp_path / "kubeconfig"
-        file.write_text(yaml.safe_dump(config))
-        async with connect(kubeconfig=str(file)) as transport:
+        config = write_kubeconfig(tmp_path / "kubeconfig", {"server": url}, u={"token": token})
+        async with connect(kubeconfig=config) as transport:
             yield Client(transport)
 
 
-@loopback
 async def test_users_with_permission_are_allowed(tmp_path: Path):
     async with judging(tmp_path) as client, served(client, status_token_review=True) as url:
         found = {
@@ -236,7 +216,6 @@ async def test_users_with_permission_are_allowed(tmp_path: Path):
         assert (await ask(f"{url}/livez")).status == 200
 
 
-@loopback
 async def test_without_permission_to_review_everybody_is_denied(tmp_path: Path):
     async with judging(tmp_path, "stranger-token") as client, served(client, status_token_review=True) as url:
         found = await ask(f"{url}/metrics", bearer("prometheus-token"))
@@ -245,7 +224,6 @@ async def test_without_permission_to_review_everybody_is_denied(tmp_path: Path):
         assert (await ask(f"{url}/livez")).status == 200
 
 
-@loopback
 async def test_everybody_is_denied_while_the_api_server_is_unreachable():
     async with served(Client(Nobody()), status_token_review=True) as url:
         assert (await ask(f"{url}/metrics", bearer("any"))).status == 503
@@ -267,7 +245,6 @@ class Judge(Nobody):
         return Response(201, {}, answer)
 
 
-@loopback
 async def test_a_review_is_cached_for_a_while():
     judge, now = Judge(), 0.0
     judge.go.set()
@@ -286,7 +263,6 @@ async def test_a_review_is_cached_for_a_while():
         assert len(judge.asked) == 8
 
 
-@loopback
 async def test_invalid_tokens_do_not_load_the_api_server():
     judge = Judge()
     async with served(Client(judge), status_token_review=True) as url:
@@ -308,7 +284,6 @@ async def test_invalid_tokens_do_not_load_the_api_server():
         (b'{"status": {"authenticated": true}}', 401),
     ],
 )
-@loopback
 async def test_a_malformed_review_denies_access(answer: bytes, status: int):
     class Odd(Nobody):
         async def send(self, request: Request) -> Response:  # noqa: ARG002 - see Transport
@@ -342,7 +317,6 @@ def trusting(authority: trustme.CA) -> ssl.SSLContext:
     return context
 
 
-@loopback
 async def test_the_certificate_of_the_files_is_shown(tmp_path: Path):
     authority = trustme.CA()
     async with served(**issue(authority, tmp_path)) as url:
@@ -354,7 +328,6 @@ async def test_the_certificate_of_the_files_is_shown(tmp_path: Path):
             await ask(f"{url.replace('https', 'http')}/metrics")
 
 
-@loopback
 async def test_new_connections_get_the_renewed_certificate(tmp_path: Path):
     old, new = trustme.CA(), trustme.CA()
     files = issue(old, tmp_path)
@@ -385,7 +358,6 @@ async def test_new_connections_get_the_renewed_certificate(tmp_path: Path):
         assert (await trusted(old), await trusted(new)) == (False, True)
 
 
-@loopback
 async def test_a_network_address_always_has_tls(tmp_path: Path):
     file = tmp_path / "token"
     file.write_text("token")
@@ -399,7 +371,6 @@ async def test_a_network_address_always_has_tls(tmp_path: Path):
             await ask(f"{here.replace('https', 'http')}/metrics", bearer("token"))
 
 
-@loopback
 @pytest.mark.parametrize("missing", ["status_tls_cert", "status_tls_key"])
 async def test_a_certificate_without_its_key_is_rejected(missing: str, tmp_path: Path):
     files = issue(trustme.CA(), tmp_path)
@@ -409,7 +380,6 @@ async def test_a_certificate_without_its_key_is_rejected(missing: str, tmp_path:
             pass
 
 
-@loopback
 async def test_files_without_a_certificate_are_refused(tmp_path: Path):
     files = issue(trustme.CA(), tmp_path)
     files["status_tls_cert"].write_text("no certificate")

@@ -90,7 +90,6 @@ async def visitor(url: URL) -> AsyncIterator[Visitor]:
         writer.close()
 
 
-@pytest.mark.loopback
 @pytest.mark.parametrize("said", [b"", ASKS], ids=["nothing", "half a request"])
 async def test_a_connection_without_a_request_is_closed(said: bytes):
     async with served(limits=Limits(seconds=0.05)) as url, visitor(url) as one:
@@ -98,7 +97,6 @@ async def test_a_connection_without_a_request_is_closed(said: bytes):
         assert await one.end() == b""
 
 
-@pytest.mark.loopback
 async def test_a_slow_request_is_closed():
     async with served(limits=Limits(seconds=0.05)) as url, visitor(url) as one:
         one.send(ASKS)
@@ -116,7 +114,6 @@ async def test_a_slow_request_is_closed():
         assert b"200 OK" not in await ending
 
 
-@pytest.mark.loopback
 async def test_a_connection_with_a_request_in_progress_is_kept():
     """However long that takes; only asking is timed."""
     door = Door()
@@ -128,7 +125,6 @@ async def test_a_connection_with_a_request_in_progress_is_kept():
         assert (await one.end()).endswith(b"at last")
 
 
-@pytest.mark.loopback
 async def test_a_connection_without_a_tls_handshake_is_closed(tmp_path: Path):
     token = tmp_path / "token"
     token.write_text("t")
@@ -137,7 +133,6 @@ async def test_a_connection_without_a_tls_handshake_is_closed(tmp_path: Path):
         assert await one.end() == b""
 
 
-@pytest.mark.loopback
 async def test_the_oldest_idle_connection_makes_room():
     async with served(limits=Limits(connections=3)) as url, AsyncExitStack() as stack:
         idle = [await stack.enter_async_context(visitor(url)) for _ in range(3)]
@@ -148,7 +143,6 @@ async def test_the_oldest_idle_connection_makes_room():
         assert await idle[0].end() == b""
 
 
-@pytest.mark.loopback
 async def test_connections_with_a_request_do_not_make_room():
     door = Door()
     async with served(door, Limits(connections=2)) as url, AsyncExitStack() as stack:
@@ -164,7 +158,6 @@ async def test_connections_with_a_request_do_not_make_room():
             assert (await one.end()).endswith(b"at last")
 
 
-@pytest.mark.loopback
 @pytest.mark.parametrize(
     "header",
     [b"A: " + b"x" * 10_000, b"A" * 10_000 + b": x", b"\r\n".join([b"A: x"] * (MAX_HEADERS + 1))],
@@ -176,7 +169,6 @@ async def test_too_large_headers_are_rejected(header: bytes):
         assert (await one.end()).startswith((b"HTTP/1.1 400", b"HTTP/1.0 400"))
 
 
-@pytest.mark.loopback
 async def test_nothing_of_a_malformed_request_is_repeated(monkeypatch: pytest.MonkeyPatch):
     """Neither to its sender nor in the log, which gets one line for all: a header may be a spoilt token."""
     monkeypatch.setattr(sys, "stderr", stderr := io.StringIO())

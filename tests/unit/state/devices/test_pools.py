@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -27,6 +28,10 @@ from tests.tools.builders import (
 )
 from tests.tools.examples import examples
 from tests.tools.store_picture import places
+
+first, second = partial(resource_slice, "s"), partial(resource_slice, "t")
+"""Slices of one pool, in the order of their names"""
+
 
 NEW = Semantics()
 OLD = Semantics("1.36")
@@ -78,33 +83,31 @@ A, B, AB = devices("A"), devices("B"), devices("A", "B")
 
 CASES = [
     # POOL-1, POOL-3: which slices concern a node
-    Case("POOL-3: a slice of the node", [resource_slice("s", AB, **ON_N)], "p usable A B"),
-    Case("POOL-7: a slice of another node is no pool here", [resource_slice("s", AB, **ON_M)], ""),
-    Case("POOL-3: a slice for all nodes", [resource_slice("s", A, **EVERYWHERE)], "p usable A"),
-    Case("POOL-3: a selector that matches", [resource_slice("s", A, **ZONE_A)], "p usable A"),
-    Case("POOL-3: a selector that does not", [resource_slice("s", A, **ZONE_B)], ""),
-    Case("POOL-3: none of the four fields is ignored", [resource_slice("s", A)], ""),
-    Case("NM-1: the name comes first", [resource_slice("s", A, nodeName="m", allNodes=True)], ""),
-    Case(
-        "VER-4: fields that say nothing", [resource_slice("s", A, nodeName="", allNodes=True)], "p usable A"
-    ),
+    Case("POOL-3: a slice of the node", [first(AB, **ON_N)], "p usable A B"),
+    Case("POOL-7: a slice of another node is no pool here", [first(AB, **ON_M)], ""),
+    Case("POOL-3: a slice for all nodes", [first(A, **EVERYWHERE)], "p usable A"),
+    Case("POOL-3: a selector that matches", [first(A, **ZONE_A)], "p usable A"),
+    Case("POOL-3: a selector that does not", [first(A, **ZONE_B)], ""),
+    Case("POOL-3: none of the four fields is ignored", [first(A)], ""),
+    Case("NM-1: the name comes first", [first(A, nodeName="m", allNodes=True)], ""),
+    Case("VER-4: fields that say nothing", [first(A, nodeName="", allNodes=True)], "p usable A"),
     Case(
         "POOL-3: devices each for themselves, one of them here",
-        [resource_slice("s", [device("A", **ON_N), device("B", **ON_M), device("C", **ZONE_A)], **EACH)],
+        [first([device("A", **ON_N), device("B", **ON_M), device("C", **ZONE_A)], **EACH)],
         "p usable A (B) C",
     ),
     Case(
         "POOL-3: devices each for themselves, none of them here",
-        [resource_slice("s", [device("A", **ON_M), device("B", **ZONE_B)], **EACH)],
+        [first([device("A", **ON_M), device("B", **ZONE_B)], **EACH)],
         "",
     ),
-    Case("POOL-3: no devices, each for themselves", [resource_slice("s", [], **EACH)], ""),
-    Case("an empty slice counts towards the pool", [resource_slice("s", [], **ON_N)], "p usable"),
+    Case("POOL-3: no devices, each for themselves", [first([], **EACH)], ""),
+    Case("an empty slice counts towards the pool", [first([], **ON_N)], "p usable"),
     # POOL-2: without partitionable devices
     Case(
         "POOL-2: slices of the feature are left out, and still counted",
         [
-            resource_slice("s", A, slices=3, **ON_N),
+            first(A, slices=3, **ON_N),
             counter_slice("t", COUNTERS, slices=3, **ON_N),
             resource_slice("u", [device("B", **ON_N)], slices=3, **EACH),
         ],
@@ -113,7 +116,7 @@ CASES = [
     ),
     Case(
         "POOL-2, POOL-12: what slices of the feature say of their number counts, too",
-        [counter_slice("s", COUNTERS, slices=3, **ON_N), resource_slice("t", A, slices=1, **ON_N)],
+        [counter_slice("s", COUNTERS, slices=3, **ON_N), second(A, slices=1, **ON_N)],
         "p invalid",
         rules=WITHOUT_COUNTERS,
     ),
@@ -132,47 +135,43 @@ CASES = [
     # POOL-4 to POOL-6: generations
     Case(
         "POOL-4: the highest generation that concerns the node",
-        [resource_slice("s", A, **ON_N), resource_slice("t", B, **ON_N, **SECOND)],
+        [first(A, **ON_N), second(B, **ON_N, **SECOND)],
         "p usable B",
     ),
     Case(
         "T10, POOL-5: older slices that are complete are used, though newer ones are elsewhere",
-        [resource_slice("s", A, **ON_N), resource_slice("t", B, **ON_M, **SECOND)],
+        [first(A, **ON_N), second(B, **ON_M, **SECOND)],
         "p usable A",
     ),
     Case(
         "T10: and the newer ones are used there",
-        [resource_slice("s", A, **ON_N), resource_slice("t", B, **ON_M, **SECOND)],
+        [first(A, **ON_N), second(B, **ON_M, **SECOND)],
         "p usable B",
         on="m",
     ),
     Case(
         "T11, POOL-6: older slices that are not complete are obsolete, not incomplete",
-        [resource_slice("s", A, **ON_N, **TWO), resource_slice("t", B, **ON_M, **SECOND)],
+        [first(A, **ON_N, **TWO), second(B, **ON_M, **SECOND)],
         "",
     ),
     Case(
         "POOL-6: slices elsewhere complete a pool",
-        [resource_slice("s", A, **ON_N, **TWO), resource_slice("t", B, **ON_M, **TWO)],
+        [first(A, **ON_N, **TWO), second(B, **ON_M, **TWO)],
         "p usable A",
     ),
-    Case("POOL-6: too few slices", [resource_slice("s", A, **ON_N, **TWO)], "p incomplete"),
-    Case(
-        "T12, POOL-6: too many slices",
-        [resource_slice("s", A, **ON_N), resource_slice("t", B, **ON_N)],
-        "p incomplete",
-    ),
+    Case("POOL-6: too few slices", [first(A, **ON_N, **TWO)], "p incomplete"),
+    Case("T12, POOL-6: too many slices", [first(A, **ON_N), second(B, **ON_N)], "p incomplete"),
     Case(
         "POOL-5: as many as wanted concern the node, more elsewhere do not matter",
-        [resource_slice("s", A, **ON_N), resource_slice("t", B, **ON_M)],
+        [first(A, **ON_N), second(B, **ON_M)],
         "p usable A",
     ),
     Case(
         "POOL-6: older slices do not complete newer ones",
-        [resource_slice("s", A, **ON_N, **TWO), resource_slice("t", B, **ON_N, **TWO, **SECOND)],
+        [first(A, **ON_N, **TWO), second(B, **ON_N, **TWO, **SECOND)],
         "p incomplete",
     ),
-    Case("POOL-7: incomplete elsewhere is nothing here", [resource_slice("s", A, **ON_M, **TWO)], ""),
+    Case("POOL-7: incomplete elsewhere is nothing here", [first(A, **ON_M, **TWO)], ""),
     # POOL-7 of 1.36, POOL-10: counters
     Case(
         "POOL-7: half a pool of counters on another node is nothing here",
@@ -189,7 +188,7 @@ CASES = [
         "POOL-7, 1.36: and so does a whole one, empty",
         [
             counter_slice("t", COUNTERS, **ON_M, **TWO),
-            resource_slice("s", [device("A", draws={"g": {"m": 1}})], **ON_M, **TWO),
+            first([device("A", draws={"g": {"m": 1}})], **ON_M, **TWO),
         ],
         "p usable",
         rules=OLD,
@@ -198,7 +197,7 @@ CASES = [
         "POOL-10: counters published for another node count here",
         [
             counter_slice("t", COUNTERS, **ON_M, **TWO),
-            resource_slice("s", [device("A", draws={"g": {"m": 1}})], **ON_N, **TWO),
+            first([device("A", draws={"g": {"m": 1}})], **ON_N, **TWO),
         ],
         "p usable A",
     ),
@@ -218,9 +217,7 @@ CASES = [
         "p usable A B C",
     ),
     Case(
-        "POOL-9: devices as the slice lists them",
-        [resource_slice("s", devices("B", "C", "A"), **ON_N)],
-        "p usable B C A",
+        "POOL-9: devices as the slice lists them", [first(devices("B", "C", "A"), **ON_N)], "p usable B C A"
     ),
     Case(
         "POOL-14, POOL-15: pools by driver, then by name",
@@ -260,50 +257,37 @@ CASES = [
     # POOL-8, POOL-11, POOL-12, POOL-13: unusable pools stay in view
     Case(
         "T8, POOL-8: an incomplete pool gives nothing and stays in view",
-        [resource_slice("s", A, **ON_N), resource_slice("t", B, driver="e", pool="q", **ON_N, **TWO)],
+        [first(A, **ON_N), second(B, driver="e", pool="q", **ON_N, **TWO)],
         "p usable A; q incomplete",
     ),
     Case(
         "T9, POOL-13: so does an invalid one",
-        [
-            resource_slice("s", A, **ON_N),
-            resource_slice("t", devices("B", "B"), driver="e", pool="q", **ON_N),
-        ],
+        [first(A, **ON_N), second(devices("B", "B"), driver="e", pool="q", **ON_N)],
         "p usable A; q invalid",
     ),
     Case(
         "T39, POOL-11: two devices of one name",
-        [resource_slice("s", A, **ON_N, **TWO), resource_slice("t", A, **ON_N, **TWO)],
+        [first(A, **ON_N, **TWO), second(A, **ON_N, **TWO)],
         "p invalid",
     ),
     Case(
         "T40, POOL-12: not noticed where only one of them is for the node",
-        [resource_slice("s", A, **ON_N, **TWO), resource_slice("t", A, **ON_M, **TWO)],
+        [first(A, **ON_N, **TWO), second(A, **ON_M, **TWO)],
         "p usable A",
     ),
     Case(
-        "POOL-11: generations may share names",
-        [resource_slice("s", A, **ON_N), resource_slice("t", A, **ON_N, **SECOND)],
-        "p usable A",
+        "POOL-11: generations may share names", [first(A, **ON_N), second(A, **ON_N, **SECOND)], "p usable A"
     ),
     *[
         Case(f"POOL-12: slices that disagree about their number, {name}", slices, sees)
         for name, slices, sees in (
             (
                 "as many as the first says",
-                [resource_slice("s", A, **ON_N, **TWO), resource_slice("t", B, **ON_N, slices=3)],
+                [first(A, **ON_N, **TWO), second(B, **ON_N, slices=3)],
                 "p invalid",
             ),
-            (
-                "as many as the last says",
-                [resource_slice("s", A, **ON_N, slices=3), resource_slice("t", B, **ON_N, **TWO)],
-                "p invalid",
-            ),
-            (
-                "one of them on another node",
-                [resource_slice("s", A, **ON_N), resource_slice("t", B, **ON_M, **TWO)],
-                "p invalid",
-            ),
+            ("as many as the last says", [first(A, **ON_N, slices=3), second(B, **ON_N, **TWO)], "p invalid"),
+            ("one of them on another node", [first(A, **ON_N), second(B, **ON_M, **TWO)], "p invalid"),
             (
                 "for all nodes and for this one",
                 [resource_slice("a", A, **EVERYWHERE), resource_slice("b", B, slices=2, **ON_N)],
@@ -312,8 +296,8 @@ CASES = [
             (
                 "in an older generation",
                 [
-                    resource_slice("s", A, **ON_N),
-                    resource_slice("t", B, **ON_N, **TWO),
+                    first(A, **ON_N),
+                    second(B, **ON_N, **TWO),
                     resource_slice("u", devices("C"), **ON_N, **SECOND),
                 ],
                 "p usable C",
@@ -321,8 +305,8 @@ CASES = [
             (
                 "in an older generation, the newer one elsewhere",
                 [
-                    resource_slice("s", A, **ON_N),
-                    resource_slice("t", B, **ON_M, **TWO),
+                    first(A, **ON_N),
+                    second(B, **ON_M, **TWO),
                     resource_slice("u", devices("C"), **ON_M, **SECOND),
                 ],
                 "",
@@ -354,12 +338,9 @@ def test_an_unusable_pool_says_why():
 @pytest.mark.parametrize(
     "slices",
     [
-        pytest.param([resource_slice("s", A, **UNREADABLE)], id="of a slice"),
-        pytest.param([resource_slice("s", [device("A", **UNREADABLE)], **EACH)], id="of a device"),
-        pytest.param(
-            [resource_slice("s", A, **ON_N, **SECOND), resource_slice("t", B, **UNREADABLE)],
-            id="of an older generation",
-        ),
+        pytest.param([first(A, **UNREADABLE)], id="of a slice"),
+        pytest.param([first([device("A", **UNREADABLE)], **EACH)], id="of a device"),
+        pytest.param([first(A, **ON_N, **SECOND), second(B, **UNREADABLE)], id="of an older generation"),
     ],
 )
 def test_an_invalid_selector_is_an_error_if_it_is_needed(slices: list[Object]):
@@ -371,12 +352,10 @@ def test_an_invalid_selector_is_an_error_if_it_is_needed(slices: list[Object]):
 @pytest.mark.parametrize(
     "slices",
     [
-        pytest.param([resource_slice("s", A, nodeName="m", **UNREADABLE)], id="the slice has a name"),
-        pytest.param([resource_slice("s", A, allNodes=True, **UNREADABLE)], id="the slice is for all nodes"),
-        pytest.param(
-            [resource_slice("s", [device("A", nodeName="m", **UNREADABLE)], **EACH)], id="the device has one"
-        ),
-        pytest.param([resource_slice("s", [device("A", **UNREADABLE)], **ON_N)], id="it is not asked"),
+        pytest.param([first(A, nodeName="m", **UNREADABLE)], id="the slice has a name"),
+        pytest.param([first(A, allNodes=True, **UNREADABLE)], id="the slice is for all nodes"),
+        pytest.param([first([device("A", nodeName="m", **UNREADABLE)], **EACH)], id="the device has one"),
+        pytest.param([first([device("A", **UNREADABLE)], **ON_N)], id="it is not asked"),
     ],
 )
 def test_an_invalid_selector_that_is_not_needed_is_ignored(slices: list[Object]):
