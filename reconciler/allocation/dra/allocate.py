@@ -415,9 +415,8 @@ def plausible(shape: ClaimShape, nodes: Iterable[str] | None, snapshot: Snapshot
         possible = _possible(nodes, snapshot)
         considered = int(np.count_nonzero(possible))
         among = among & possible
-    groups = shape.match_groups(snapshot)
-    if groups and np.count_nonzero(among) > MOST_APART:  # fewer are tried sooner than judged
-        allowed = nodes_with_a_value(groups, snapshot)
+    if np.count_nonzero(among) > MOST_APART:  # fewer are tried sooner than judged
+        allowed = nodes_with_a_value(shape.match_groups(snapshot), snapshot)
         if allowed is not None:
             among = among & (allowed[np.maximum(snapshot.topology.order_codes, -1)] | node_filter.failing)
     return considered, among

@@ -34,6 +34,25 @@ def takes_first(slots: Sequence[Slot], by_slot: Sequence[Sequence[Candidates]], 
     ) and all(c.plain for slot in slots for c in problem.constraints[slot.claim])
 
 
+def least_after(slots: Sequence[Slot], by_slot: Sequence[Sequence[Candidates]]) -> list[int]:
+    """Of each slot: how many devices later ones of its claim take at least (SRCH-6).
+
+    Without those that an error may come before.
+    """
+    found: list[int] = []
+    claim, least = -1, 0
+    for slot, alternatives in zip(reversed(slots), reversed(by_slot), strict=True):
+        if slot.claim != claim:
+            claim, least = slot.claim, 0
+        if any(c.static.fails or (c.listed is not None and c.option.constraints) for c in alternatives):
+            least = 0
+            found.append(0)
+        else:
+            found.append(least)
+            least += min([candidates.count for candidates in alternatives])
+    return found[::-1]
+
+
 class Descent:
     """The devices that come first, request by request."""
 
@@ -53,14 +72,14 @@ class Descent:
     ) -> tuple[Choice, ...] | None:
         """What the search would choose without turning back; None if it has to."""
         chosen: list[Choice] = []
-        claim, results = -1, 0
+        claim, results, later = -1, 0, least_after(slots, by_slot)
         for number, (slot, alternatives) in enumerate(zip(slots, by_slot, strict=True)):
             if slot.claim != claim:
                 claim, results = slot.claim, 0
                 self._values = [set() for _ in self._problem.constraints[claim]]
             found: list[int] | None = []
             for candidates in alternatives:
-                if results + candidates.count <= MAX_RESULTS:
+                if results + candidates.count + later[number] <= MAX_RESULTS:
                     found = self._first(candidates)
                     if found is None:
                         return None
@@ -191,21 +210,10 @@ def is_impossible(
     remaining = Remaining(prover.problem, slots, by_slot, state)
     if not remaining.slots:
         return False
-    if _over_limit(remaining) or not all(map(_some_alternative, remaining.by_slot)):
+    if not all(map(_some_alternative, remaining.by_slot)):
         return True
     proved = prover.is_impossible(remaining.slots, remaining.by_slot, state)
     return proved if proved is not None else _too_few(remaining) or _over_drawn(remaining)
-
-
-def _over_limit(remaining: Remaining) -> bool:
-    """SRCH-6: the current claim would get too many results, whichever alternatives are chosen."""
-    claim = remaining.slots[0].claim
-    least = [
-        min(candidates.count for candidates, _ in alternatives)
-        for slot, alternatives in zip(remaining.slots, remaining.by_slot, strict=True)
-        if slot.claim == claim
-    ]
-    return remaining.state.results + sum(least) > MAX_RESULTS
 
 
 def _some_alternative(alternatives: Sequence[tuple[Candidates, Mask]]) -> bool:

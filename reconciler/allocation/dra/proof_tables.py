@@ -144,7 +144,7 @@ class Reader:
         numbers: dict[tuple[bytes, tuple[RuleKey, ...], int, tuple[int, ...]], int] = {}
         masks, options = list[Mask](), list[RequestOption]()
         sums = {0}  # vectors of counts, 16 bits for each kind
-        for claim, found in requests:
+        for claim, found in reversed(requests):  # so kinds of later requests keep their numbers
             choices = set()
             for option, count, mask, rules in found:
                 mine = tuple([rule for rule in rules if rule in self._before])
@@ -339,6 +339,8 @@ class GroupState(Struct, frozen=True):
     """Of each class of devices: the kinds it serves, one bit each, and its values for the rules"""
     packed: tuple[tuple[int, ...], ...]
     """The largest counts of each class that fit together"""
+    most: tuple[tuple[int, int], ...]
+    """The kinds that it serves, and how many devices of each it can give at most"""
 
     def bound(self, weights: Amounts) -> Amounts:
         """(W,) the most that a packing is worth, at most.
@@ -369,7 +371,11 @@ def group_state(
     chosen = [at for at, kinds in enumerate(bits) if kinds]
     of = tuple([place[bits[at], codes[at]] for at in chosen])
     packed = PACKINGS.of(left, tuple([draws[at] for at in chosen]), of)
-    return GroupState(number, tuple(classes), tuple(packed))
+    most: dict[int, int] = {}
+    for largest, (kinds, _) in zip(map(max, zip(*packed, strict=True)), classes, strict=True):
+        for kind in _bits_of(kinds):
+            most[kind] = most.get(kind, 0) + largest
+    return GroupState(number, tuple(classes), tuple(packed), tuple(sorted(most.items())))
 
 
 def table_of(
@@ -378,47 +384,50 @@ def table_of(
     """The largest counts of kinds that a group can give, how they use the limits, the limits, and the cells
     of the box in which they were found.
 
-    Counts above `caps` (K,) do not matter. If there are too many: a count that is not below any of them,
-    found in no cell.
+    Counts above `caps`, of each kind in `state.most`, do not matter. If there are too many: a count that is
+    not below any of them, found in no cell.
     """
-    most = [0] * len(caps)
-    for largest, (kinds, _) in zip(map(max, zip(*state.packed, strict=True)), state.classes, strict=True):
-        for kind in _bits_of(kinds):
-            most[kind] = min(caps[kind], most[kind] + largest)
+    kinds = [kind for kind, _ in state.most]
     limits = tuple(
         sorted(
             {
                 (at, values[at])
-                for kinds, values in state.classes
+                for served, values in state.classes
                 for at, rule in enumerate(rules)
-                if kinds & rule.bits
+                if served & rule.bits
             }
         )
     )
-    sizes = [*most, *[1] * len(limits)]
+    sizes = [*caps, *[1] * len(limits)]
     cells = prod([size + 1 for size in sizes])
     if cells > MOST_CELLS:
-        return np.array([most]), np.zeros((1, len(limits)), dtype=np.int64), limits, 0
+        return _spread(np.array([caps]), kinds), np.zeros((1, len(limits)), dtype=np.int64), limits, 0
     box = Box(sizes)
-    place = {limit: len(caps) + at for at, limit in enumerate(limits)}
+    place = {limit: len(kinds) + at for at, limit in enumerate(limits)}
     serves = []
-    for kinds, values in state.classes:
+    for served, values in state.classes:
         steps = []
-        for kind in _bits_of(kinds):
+        for at_kind in [at for at, kind in enumerate(kinds) if served >> kind & 1 and caps[at]]:
             change, only_zero = [0] * len(sizes), []
-            change[kind] = 1
+            change[at_kind] = 1
             for at, rule in enumerate(rules):
-                if rule.bits >> kind & 1:
+                if rule.bits >> kinds[at_kind] & 1:
                     if rule.match:
                         only_zero.append(place[at, values[at]])
                     else:
                         change[place[at, values[at]]] = -1
-            if most[kind]:
-                steps.append(box.step(change, only_zero=only_zero))
+            steps.append(box.step(change, only_zero=only_zero))
         serves.append(steps)
-    start = box.below([0] * len(caps) + [1] * len(limits))
+    start = box.below([0] * len(kinds) + [1] * len(limits))
     vectors = box.vectors(box.largest(handed_out(state.packed, serves, start)))
-    return vectors[:, : len(caps)], 1 - vectors[:, len(caps) :], limits, box.size
+    return _spread(vectors[:, : len(kinds)], kinds), 1 - vectors[:, len(kinds) :], limits, box.size
+
+
+def _spread(counts: Amounts, kinds: Sequence[int]) -> Amounts:
+    """Counts of some kinds (v, k) as columns of all kinds up to the last of them."""
+    spread = np.zeros((len(counts), max(kinds, default=-1) + 1), dtype=np.int64)
+    spread[:, kinds] = counts
+    return spread
 
 
 def _bits_of(bits: int) -> list[int]:

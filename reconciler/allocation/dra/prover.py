@@ -40,6 +40,8 @@ from reconciler.allocation.dra.state import NodeProblem, State
 
 MOST_CELLS = 1 << 20
 """Cells of a box. With more, it is not filled."""
+FEW_CELLS = 1 << 14
+"""Cells of a box that is filled sooner than weights are sought"""
 MOST_VALUES = 512
 """Combinations of the values of `matchAttribute` that are tried. With more, some constraints do not count."""
 MOST_KINDS = 60
@@ -151,13 +153,15 @@ class Prover:
             )
         return self._states[key]
 
-    def table(self, state: GroupState, rules: Sequence[Rule], caps: tuple[int, ...]) -> Table:
+    def table(self, state: GroupState, rules: Sequence[Rule], caps: Sequence[int]) -> Table:
         """What a group can give."""
-        key = state.number, tuple([(rule.match, rule.bits) for rule in rules]), caps
+        mine = tuple([min(caps[kind], most) for kind, most in state.most])
+        kinds = sum([1 << kind for kind, _ in state.most])
+        key = state.number, tuple([(rule.match, rule.bits & kinds) for rule in rules]), mine
         if key not in self._tables:
-            counts, uses, limits, cells = table_of(state, rules, caps)
+            counts, uses, limits, cells = table_of(state, rules, mine)
             self.work += TABLE_WORK + cells * len(state.packed) // AT_ONCE
-            content = counts.tobytes(), uses.tobytes(), limits, caps
+            content = counts.tobytes(), counts.shape, uses.tobytes(), limits
             number = self._numbers.setdefault(content, len(self._numbers))
             self._tables[key] = Table(number, counts, uses, limits, rough=not cells)
         return self._tables[key]
@@ -291,24 +295,29 @@ class _Trial:
     def _gives(self, numbers: list[int], states: list[GroupState], wanted: Amounts) -> bool:
         """Whether groups in these states can give one of the counts, or if that takes too long.
 
-        Mostly weights say that a count is too much, and then that many others are.
+        Mostly groups can give the first. If not, weights say why, and mostly exclude many others. In a large
+        box weights are sought first.
         """
         while len(wanted):
             if self._prover.work > self._prover.most_work:
                 self.unsure = True
                 return True
-            entries = self._entries(numbers, states, tuple(wanted[0].tolist()))
-            reason = self._reason(entries, wanted[0])
+            caps = wanted[0].tolist()
+            entries = self._entries(numbers, states, caps)
+            small = prod([cap + 1 for cap in caps]) <= FEW_CELLS
+            if small and self._combine(entries, wanted[0]):
+                return True
+            reason = None if small and len(wanted) == 1 else self._reason(entries, wanted[0])
             if reason is not None:
                 weights, most = reason
                 wanted = wanted[np.minimum(wanted, wanted[0]) @ weights <= most]
-            elif self._combine(entries, wanted[0]):
+            elif not small and self._combine(entries, wanted[0]):
                 return True
             else:
                 wanted = wanted[1:]
         return False
 
-    def _entries(self, numbers: list[int], states: list[GroupState], caps: tuple[int, ...]) -> list[Entry]:
+    def _entries(self, numbers: list[int], states: list[GroupState], caps: Sequence[int]) -> list[Entry]:
         tables = {state.number: self._prover.table(state, self._rules, caps) for state in states}
         entries = []
         for group, state in zip(numbers, states, strict=True):
@@ -338,7 +347,8 @@ class _Trial:
         for number, limits in classes:
             table = by_number[number]
             given = np.zeros((len(table.counts), kinds), dtype=np.int64)
-            given[:, : len(asked)] = table.counts[:, asked]
+            among = asked[: np.searchsorted(asked, table.counts.shape[1])]
+            given[:, : len(among)] = table.counts[:, among]
             for at, limit in enumerate(limits):
                 if limit is not None:
                     given[:, column[limit]] -= table.uses[:, at]

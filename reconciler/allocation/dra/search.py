@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 
 from kernels.types import Codes, Mask, Rows
-from reconciler.allocation.dra.branches import Descent, is_impossible, takes_first
+from reconciler.allocation.dra.branches import Descent, is_impossible, least_after, takes_first
 from reconciler.allocation.dra.budget import STEPS, UNLIMITED, Budget, Fatal, GaveUp
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.charging import NodeCharging, Reach
@@ -126,6 +126,8 @@ class Search:
     """Dead ends in a row where no proof was found"""
     _prover: Prover | None = field(default=None, repr=False)
     _equals: np.ndarray | None = field(default=None, repr=False)
+    _later: list[int] = field(default_factory=list, repr=False)
+    """Of each slot: how many devices later ones of its claim take at least"""
 
     def run(self) -> tuple[Choice, ...] | None:
         """The first solution; None if there is none.
@@ -134,6 +136,7 @@ class Search:
         """
         if not self.slots:
             return ()
+        self._later = least_after(self.slots, self.by_slot) if self.pruned else [0] * len(self.slots)
         state = begin(self.problem, self.problem.constraints[self.slots[0].claim])
         plain = self.pruned and self.reach is None and self.charged is None
         if len(self.slots) == 1 or not plain or not takes_first(self.slots, self.by_slot, self.problem):
@@ -167,10 +170,12 @@ class Search:
         self._ends += 1
         if self._ends > MAX_FAILED_PROOFS and self._ends % PROOF_INTERVAL:
             return ends
-        low, high = 0, ends  # all before `low` are open, all from `high` on are dead
+        # All before `low` are open, all from `high` on are dead. Mostly nothing fits at all, or only the last
+        # choice was wrong.
+        low, high = max([at + 1 for at, node in enumerate(self._way) if node.open], default=0), ends
         while low < high:
-            middle = 0 if low == 0 else (low + high) // 2  # mostly nothing fits at all
-            if not self._way[middle].open and self._proves_impossible(self._way[middle]):
+            middle = 0 if low == 0 else high - 1 if high == ends else (low + high) // 2
+            if self._proves_impossible(self._way[middle]):
                 high = middle
             else:
                 self._way[middle].open = True
@@ -211,7 +216,7 @@ class Search:
         self._way.append(_Node(slot, None, 0, 0, state))
         found = None
         for candidates in self.by_slot[slot]:
-            if state.results + candidates.count <= MAX_RESULTS and candidates.count:
+            if state.results + candidates.count + self._later[slot] <= MAX_RESULTS and candidates.count:
                 found = self._meet(slot, candidates, state)
             if found is not None or self._is_dead(depth):
                 break

@@ -7,9 +7,11 @@ from random import Random
 import numpy as np
 import pytest
 from hypothesis import event, given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from perf.fleets.hard import Scale, question, questions
+from reconciler.allocation.dra import branches, node_attempt, proof_tables, prover, search
 from reconciler.allocation.dra.branches import Remaining
 from reconciler.allocation.dra.candidates import find_candidates
 from reconciler.allocation.dra.node_attempt import NodeGrant
@@ -49,12 +51,16 @@ def first_proof(world: World, most_work: int = MOST_WORK) -> tuple[Prover, bool 
 
 
 @examples(150)
-@given(hard_worlds())
-def test_proofs_change_no_answer(world: World):
-    plain = on_node(world, "n0", pruned=False, steps=20_000)
-    if getattr(plain, "reason", None) != "SearchGaveUp":
-        event("granted" if isinstance(plain, NodeGrant) else "refused")
-        assert answer(on_node(world, "n0")) == answer(plain)
+@given(hard_worlds(), st.sampled_from((3, 5, 32)))
+def test_proofs_change_no_answer(world: World, most: int):
+    """Whatever a claim may hold at most (SRCH-6)."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (branches, node_attempt, proof_tables, prover, search):
+            patch.setattr(module, "MAX_RESULTS", most)
+        plain = on_node(world, "n0", pruned=False, steps=20_000)
+        if getattr(plain, "reason", None) != "SearchGaveUp":
+            event("granted" if isinstance(plain, NodeGrant) else "refused")
+            assert answer(on_node(world, "n0")) == answer(plain)
 
 
 @examples(150)
