@@ -10,7 +10,6 @@ import click
 from rich.console import Console
 
 from perf.placement import openb
-from perf.placement.mig_bench import mig_bench_
 from perf.placement.mig_command import mig_
 from perf.placement.openb import published, read_arrivals, seeds, variants
 from perf.placement.playing import mixed_models
@@ -173,12 +172,10 @@ def plot_(results: Sequence[Path], out: Path, suffix: str) -> None:
         raise click.ClickException(f"install the extra `perf`: {exc}") from exc
     rows = []
     for path in results:
-        found = json.loads(path.read_bytes())
-        rows += found["runs"] if isinstance(found, dict) else found
+        rows += json.loads(path.read_bytes())
     for path in plots.draw(rows, out, suffix):
         print(path)
 
 
 placement.add_command(mig_)
 placement.add_command(churn_)
-placement.add_command(mig_bench_)

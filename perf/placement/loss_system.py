@@ -2,7 +2,7 @@
 
 import heapq
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -92,18 +92,12 @@ def play(
     return played
 
 
-Runs = Callable[[Arrival, Running], tuple[float, float]]
-"""How long a claim runs and what it is worth meanwhile, which may depend on what it got"""
-
-
 @dataclass(slots=True)
 class Waited:
     """What one run gives."""
 
     waits: list[float] = field(default_factory=list)
     """Of each claim, in the order in which they were placed"""
-    in_use: float = 0.0
-    """Worth x time until the last arrival"""
     until: float = 0.0
     """When the last claim ended"""
 
@@ -117,18 +111,12 @@ class Waited:
 
 
 def play_queue(
-    cluster: Cluster,
-    kinds: Sequence[Kind],
-    arriving: Sequence[Arrival],
-    progress: Progress,
-    *,
-    running: Runs = lambda arrival, placed: (arrival.lasting, placed.kind.worth),
-    count_from: float = 0.0,
+    cluster: Cluster, kinds: Sequence[Kind], arriving: Sequence[Arrival], progress: Progress
 ) -> Waited:
-    """Play all arrivals, until the last one has ended. `in_use` counts from some time on."""
+    """Play all arrivals, until the last one has ended."""
     waiting: list[deque[int]] = [deque() for _ in kinds]
     leaving: list[tuple[float, int, Running]] = []
-    waited, number, end = Waited(), 0, arriving[-1].at
+    waited, number = Waited(), 0
     while number < len(arriving) or leaving:
         now = min(
             arriving[number].at if number < len(arriving) else float("inf"),
@@ -140,12 +128,9 @@ def play_queue(
             waiting[arriving[number].kind].append(number)
             number += 1
         for at, placed in _placed(cluster, kinds, waiting):
-            lasting, worth = running(arriving[at], placed)
-            until = now + lasting
+            until = now + arriving[at].lasting
             heapq.heappush(leaving, (until, at, placed))
             waited.waits.append(now - arriving[at].at)
-            counted = min(until, end) - max(now, count_from)
-            waited.in_use += worth * max(counted, 0.0)
             waited.until = max(waited.until, until)
         progress(len(waited.waits), len(arriving))
     return waited

@@ -1,4 +1,4 @@
-"""The command `python -m perf placement mig`: the loss system and the queue of partitions, and their aims."""
+"""The command `python -m perf placement mig`: the loss system and the queue of partitions."""
 
 import json
 from collections.abc import Sequence
@@ -9,7 +9,6 @@ import click
 from rich.console import Console
 
 from perf.placement import mig
-from perf.placement.mig_aims import aims
 from perf.placement.playing import LEARNED, REPACKING, partitions
 from perf.placement.printing import AS_JSON, POLICY, SEEDS, means, seeds_in, shown
 from perf.placement.profiles import MIXES
@@ -67,13 +66,10 @@ def mig_(
                 named = {"mix": mix, "seed": seed, "load": load, "policy": name}
                 rows.append({**named, **done.figures, **done.times.to_json()})
     if as_json:
-        print(json.dumps({"runs": rows, "aims": [] if queue else aims(rows)}, indent=1))
+        print(json.dumps(rows, indent=1))
         return
-    console = Console()
     figures = ("mean_wait", "p95_wait") if queue else ("in_use", "accepted")
-    console.print(means(rows, "mix", (*figures, *TIMES)))
-    for line in [] if queue else aims(rows):
-        console.print(line, highlight=False, soft_wrap=True)
+    Console().print(means(rows, "mix", (*figures, *TIMES)))
 
 
 def _learned(mix: str, load: float, folder: Path) -> Demand:
