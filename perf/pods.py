@@ -8,7 +8,6 @@ from time import perf_counter
 
 import msgspec
 import numpy as np
-from msgspec import Struct
 
 from perf import phases
 from perf.deciding import Wrong
@@ -28,74 +27,6 @@ IDLE = 90.0
 """Seconds of silence after which a watch counts as broken: servers send a bookmark about every minute"""
 
 
-class _Named(Struct, frozen=True):
-    name: str = ""
-    kind: str = ""
-
-
-class _Metadata(Struct, frozen=True, rename="camel"):
-    name: str
-    namespace: str = ""
-    finalizers: tuple[str, ...] = ()
-    owner_references: tuple[_Named, ...] = ()
-
-
-class _Used(Struct, frozen=True, rename="camel"):
-    """A claim that a pod uses: in its spec, or in its status by what was made from a template."""
-
-    name: str
-    resource_claim_name: str | None = None
-
-
-class _PodSpec(Struct, frozen=True, rename="camel"):
-    node_name: str = ""
-    scheduling_gates: tuple[_Named, ...] = ()
-    resource_claims: tuple[_Used, ...] = ()
-
-
-class _PodStatus(Struct, frozen=True, rename="camel"):
-    resource_claim_statuses: tuple[_Used, ...] = ()
-
-
-class _Pod(Struct, frozen=True):
-    metadata: _Metadata
-    spec: _PodSpec
-    status: _PodStatus = _PodStatus()
-
-
-class _Device(Struct, frozen=True):
-    driver: str
-    pool: str
-    device: str
-
-
-class _Devices(Struct, frozen=True):
-    results: tuple[_Device, ...] = ()
-
-
-class _Allocation(Struct, frozen=True):
-    devices: _Devices = _Devices()
-
-
-class _ClaimStatus(Struct, frozen=True, rename="camel"):
-    allocation: _Allocation | None = None
-    reserved_for: tuple[_Named, ...] = ()
-
-
-class _Claim(Struct, frozen=True):
-    metadata: _Metadata
-    status: _ClaimStatus = _ClaimStatus()
-
-
-class _Event(Struct, frozen=True):
-    type: str
-    object: msgspec.Raw
-
-
-_event = msgspec.json.Decoder(_Event).decode
-_KINDS: Mapping[str, type[_Pod | _Claim]] = {POD.kind: _Pod, CLAIM.kind: _Claim}
-
-
 class Sightings:
     """The moments of each pod by its name; see `perf.phases.PHASES`. Times are those of `perf_counter`."""
 
@@ -109,15 +40,17 @@ class Sightings:
 
     async def follow(self, made: Cluster, resource: Resource) -> None:
         """Take note of all pods or claims, and of what a watch shows from now on. Raises Wrong if it ends."""
+        take = self._pod if resource.kind == POD.kind else self._claim
         listed = await made.client.fetch(resource.everywhere)
         for item in listed["items"]:
-            self._take(msgspec.convert(item, _KINDS[resource.kind]))
+            take(item)
         query = [("resourceVersion", listed["metadata"]["resourceVersion"]), ("allowWatchBookmarks", "true")]
         async with made.client.watch(resource, query=query, idle=IDLE) as lines:
             async for line in lines:
-                event = _event(line)
-                if event.type in ("ADDED", "MODIFIED"):
-                    self._take(msgspec.json.decode(event.object, type=_KINDS[resource.kind]))
+                event = msgspec.json.decode(line)
+                if event["type"] in ("ADDED", "MODIFIED"):
+                    take(event["object"])
+                    self._news.set()
         raise Wrong(f"the watch of {resource.plural} ended")
 
     @property
@@ -144,18 +77,13 @@ class Sightings:
                 self._news.clear()
                 await self._news.wait()
 
-    def _take(self, thing: _Pod | _Claim) -> None:
-        if isinstance(thing, _Pod):
-            self._pod(thing)
-        else:
-            self._claim(thing)
-        self._news.set()
-
-    def _pod(self, pod: _Pod) -> None:
-        name, namespace = pod.metadata.name, pod.metadata.namespace
+    def _pod(self, pod: Json) -> None:
+        name, namespace = pod["metadata"]["name"], pod["metadata"].get("namespace", "")
         self._note(name, "shown")
-        made = {used.name: used.resource_claim_name for used in pod.status.resource_claim_statuses}
-        names = [used.resource_claim_name or made.get(used.name) for used in pod.spec.resource_claims]
+        statuses = pod.get("status", {}).get("resourceClaimStatuses", ())
+        made = {used["name"]: used.get("resourceClaimName") for used in statuses}
+        uses = pod["spec"].get("resourceClaims", ())
+        names = [used.get("resourceClaimName") or made.get(used["name"]) for used in uses]
         claims = [ObjectKey(namespace, claim) for claim in names if claim]
         self._users.update(dict.fromkeys(claims, name))
         if all(names):
@@ -163,27 +91,29 @@ class Sightings:
         if all(names) and all(claim in self.devices for claim in claims):  # they had them before
             self._note(name, "marked")
             self._note(name, "allocated")
-        if all(gate.name != GATE for gate in pod.spec.scheduling_gates):
+        if all(gate["name"] != GATE for gate in pod["spec"].get("schedulingGates", ())):
             self._note(name, "ungated")
-        if pod.spec.node_name:
+        if pod["spec"].get("nodeName"):
             self._note(name, "bound")
 
-    def _claim(self, claim: _Claim) -> None:
-        metadata, allocation = claim.metadata, claim.status.allocation
-        key = ObjectKey(metadata.namespace, metadata.name)
+    def _claim(self, claim: Json) -> None:
+        metadata, status = claim["metadata"], claim.get("status", {})
+        allocation = status.get("allocation")
+        key = ObjectKey(metadata.get("namespace", ""), metadata["name"])
         if allocation is not None:
-            results = allocation.devices.results
-            self.devices[key] = [f"{one.driver}/{one.pool}/{one.device}" for one in results]
+            results = allocation.get("devices", {}).get("results", ())
+            self.devices[key] = [f"{one['driver']}/{one['pool']}/{one['device']}" for one in results]
         # A claim that was made from a template is shown before its pod names it.
-        owner = next((owner.name for owner in metadata.owner_references if owner.kind == POD.kind), None)
+        owners = metadata.get("ownerReferences", ())
+        owner = next((owner["name"] for owner in owners if owner["kind"] == POD.kind), None)
         name = self._users.get(key) or owner
         if name is None:
             return
-        if FINALIZER in metadata.finalizers:
+        if FINALIZER in metadata.get("finalizers", ()):
             self._note(name, "marked")
         if allocation is not None:
             self._note(name, "allocated")
-        if claim.status.reserved_for:
+        if status.get("reservedFor"):
             self._note(name, "reserved")
 
     def _note(self, pod: str, moment: str) -> None:

@@ -7,11 +7,9 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from time import perf_counter, thread_time
-from typing import Any, cast
 
 import structlog
 
@@ -26,30 +24,25 @@ from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from reconciler.cluster.writer import Writer
-from reconciler.control.background_search import BackgroundSearch
 from reconciler.control.claim_handler import ClaimGrant, ClaimHandler, ClaimQuestion, ClaimRefusal
-from reconciler.control.decider import Decider
 from reconciler.control.decisions.allocating import Allocated
 from reconciler.control.decisions.declaration import Decision
 from reconciler.control.fence import Fence
 from reconciler.control.handler import Given, Later, Refused
 from reconciler.control.intake import Intake
 from reconciler.control.loop import Reconciler
-from reconciler.control.ownership import Ownership
-from reconciler.control.planner import Planner
-from reconciler.control.settler import HandOver, Settler
 from reconciler.control.units import Unit
 from reconciler.control.waiting import Pending
 from reconciler.operations.log_setup import LOGGER, configure
 from reconciler.operations.metrics.meters import Meters, NoTraces
 from reconciler.operations.telemetry import reporter as make_reporter
 from reconciler.state.store import Store
+from tests.tools.burst_loop import OURS, handler_of_claims
 
 WORKERS = 32
 """As many as a process has by default"""
 PATIENCE = 300.0
 """Seconds after which claims that are still not allocated fail the run"""
-OURS = Ownership(all_claims=True, alone=True)
 
 
 class Stopwatch:
@@ -190,20 +183,8 @@ async def _take_turns(
     intake.take(Replaced("Pod", tuple(pods[:1]), ()))
     intake.take(Replaced("ResourceClaim", tuple(claims[:1]), ()))
     writer, pending = NoWrites(), Pending()
-    planner = Planner(store, intake.roster, intake.placement, OURS, intake.reclaimed)
-    decider = Decider(OURS, steps=100_000)
-    handler = Timed(
-        intake,
-        planner,
-        decider,
-        BackgroundSearch(intake, planner, decider),
-        writer,
-        Settler(intake, writer, reporter.report),
-        HandOver(intake, cast("Any", None)),
-        pending,
-        clock=loop.time,
-        now=lambda: datetime.now(UTC),
-        report=reporter.report,
+    handler = handler_of_claims(
+        Timed, intake, writer, reporter.report, clock=loop.time, pending=pending, steps=100_000
     )
     handler.clock = Stopwatch()
     fence = Fence(intake, writer, OURS, clock=loop.time, patience=1.0)

@@ -4,11 +4,10 @@ A grant must be what a decision of its own gives at the moment from which its de
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from itertools import count
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.placement.placing import Placement
@@ -21,11 +20,9 @@ from reconciler.cluster.writer import Writer
 from reconciler.control.background_search import BackgroundSearch
 from reconciler.control.claim_handler import ClaimGrant, ClaimHandler, ClaimQuestion
 from reconciler.control.decider import Decider
-from reconciler.control.decisions.declaration import Decision, Reporter
-from reconciler.control.fence import Fence
+from reconciler.control.decisions.declaration import Decision, Report
 from reconciler.control.handler import Decided
 from reconciler.control.intake import Intake, Journal
-from reconciler.control.loop import Reconciler
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner
 from reconciler.control.settler import HandOver, Settler
@@ -33,7 +30,8 @@ from reconciler.control.units import Unit
 from reconciler.control.waiting import Pending
 from reconciler.state.store import Store
 from reconciler.state.trial import Forked
-from tests.tools.unit_pictures import intake, put
+from tests.tools.scripted_loop import LoopStage
+from tests.tools.unit_pictures import intake
 
 OURS = Ownership(all_claims=True, alone=True)
 
@@ -101,51 +99,53 @@ class Checked(ClaimHandler):
         await super().write(grant, decided)
 
 
-class BurstStage:
+H = TypeVar("H", bound=ClaimHandler)
+
+
+def handler_of_claims(
+    kind: type[H],
+    intake: Intake,
+    writer: Writer,
+    report: Report = lambda _: None,
+    *,
+    clock: Callable[[], float] = lambda: 0.0,
+    pending: Pending | None = None,
+    steps: int = 10_000,
+) -> H:
+    """The handler of claims as the process builds it, of a class of ours."""
+    planner = Planner(intake.store, intake.roster, intake.placement, OURS, intake.reclaimed)
+    decider = Decider(OURS, steps=steps)
+    return kind(
+        intake,
+        planner,
+        decider,
+        BackgroundSearch(intake, planner, decider),
+        writer,
+        Settler(intake, writer, report),
+        HandOver(intake, cast("Any", None)),
+        Pending() if pending is None else pending,
+        clock=clock,
+        now=lambda: datetime.now(UTC),
+        report=report,
+    )
+
+
+class BurstStage(LoopStage):
     """The loop over real decisions, with several workers."""
 
     def __init__(self, happens: Write, *, journal: Journal | None = None) -> None:
-        clock = asyncio.get_running_loop().time
-        self.told: list[Decision] = []
+        told: list[Decision] = []
+        super().__init__(intake(report=told.append, ours=OURS, journal=journal), told)
         self.written: list[tuple[Unit, Granted]] = []
         """In the order in which the writes began"""
-        self.answers = 0
         self.batches: list[int] = []
         """How many units were answered at once"""
-        self.intake: Intake = intake(report=self.told.append, ours=OURS, journal=journal)
-        self.intake.listed.set()
-        self.writer = writer = SlowWriter(happens, self.intake.store)
-        reporter = Reporter(lambda: 0.0, [self.told.append], answered=self._answered)
-        planner = Planner(
-            self.intake.store, self.intake.roster, self.intake.placement, OURS, self.intake.reclaimed
-        )
-        self._planner = planner
-        pending, decider = Pending(), Decider(OURS, steps=10_000)
-        handler = Checked(
-            self.intake,
-            planner,
-            decider,
-            BackgroundSearch(self.intake, planner, decider),
-            writer,
-            Settler(self.intake, writer, reporter.report),
-            HandOver(self.intake, cast("Any", None)),
-            pending,
-            clock=clock,
-            now=lambda: datetime.now(UTC),
-            report=reporter.report,
+        self.writer = SlowWriter(happens, self.intake.store)
+        handler = handler_of_claims(
+            Checked, self.intake, self.writer, self.reporter.report, clock=self.clock, pending=self.pending
         )
         handler.stage = self
-        self.fence = Fence(self.intake, writer, OURS, clock=clock, patience=1.0)
-        self.reconciler = Reconciler(
-            self.intake, [handler], reporter, clock=clock, fence=self.fence, pending=pending
-        )
-
-    def _answered(self, *_: object) -> None:
-        self.answers += 1
-
-    def news(self, *raws: dict[str, Any]) -> None:
-        """The watch tells of these objects."""
-        put(self.intake, *raws)
+        self.run_with([handler], self.writer, OURS)
 
     def check(self, grant: ClaimGrant) -> None:
         """Compare a grant with a decision of its own."""
@@ -161,13 +161,3 @@ class BurstStage:
         alone = allocate(question.claims, snapshot, nodes=among)
         assert isinstance(alone, Granted), f"{grant.question.unit} was given {granted.plans}"
         assert [plan.allocation for plan in granted.plans] == [plan.allocation for plan in alone.plans]
-
-    @asynccontextmanager
-    async def at_work(self, workers: int) -> AsyncIterator[None]:
-        """Some workers beside the block; they are stopped at its end."""
-        await self.fence.raise_()
-        async with asyncio.TaskGroup() as group:
-            for _ in range(workers):
-                group.create_task(self.reconciler.work())
-            yield
-            self.reconciler.stop()

@@ -5,7 +5,7 @@ Its clock is virtual, and requests are function calls. In a test that is marked 
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -13,11 +13,13 @@ from reconciler import app
 from reconciler.api.validation.served_kinds import CLAIM, EVENT_KIND, POD
 from reconciler.cluster.http import connect
 from reconciler.cluster.transport import Request, Response, Transport
-from reconciler.control.decisions.allocating import Waits
+from reconciler.control.decisions.allocating import Allocated, Waits
 from reconciler.control.decisions.declaration import Decision
 from reconciler.embedded import ApiServer, serve
 from reconciler.embedded.controllers import run_controllers
 from reconciler.embedded.pod_controllers import Schedule
+from reconciler.operations.serving.port import StatusPort
+from reconciler.settings import Settings
 from tests.tools.faulty_transport import Faulty
 from tests.tools.patience import PATIENCE
 from tests.tools.simulation.memory import InMemory
@@ -111,14 +113,18 @@ class Running:
     def of(self, kind: type[D]) -> list[D]:
         return [decision for decision in self.decisions if isinstance(decision, kind)]
 
+    async def until_heard(self, true: Callable[[], object]) -> None:
+        """Wait until something holds of what was decided."""
+        async with asyncio.timeout(PATIENCE):
+            while not true():
+                self._heard.clear()
+                await self._heard.wait()
+
     async def heard(
         self, kind: type[D], number: int = 1, *, counts: Callable[[D], bool] = lambda _: True
     ) -> list[D]:
         """Wait for so many decisions of a kind that count."""
-        async with asyncio.timeout(PATIENCE):
-            while sum(map(counts, self.of(kind))) < number:
-                self._heard.clear()
-                await self._heard.wait()
+        await self.until_heard(lambda: sum(map(counts, self.of(kind))) >= number)
         return self.of(kind)
 
     async def told(self, kind: type[D], **parts: Any) -> D:
@@ -129,9 +135,28 @@ class Running:
 
         return next(filter(fits, await self.heard(kind, counts=fits)))
 
+    def allocated(self) -> list[str]:
+        """The claims that it allocated, in order."""
+        return [one.claim.name for one in self.of(Allocated)]
+
     def waits(self, claim: str) -> list[str]:
         """The reasons told for a claim, in order."""
         return [w.reason for w in self.of(Waits) if any(key.name == claim for key in w.claims)]
+
+    @asynccontextmanager
+    async def at_work(self, settings: Settings, port: StatusPort | None = None) -> AsyncIterator[None]:
+        """Run it beside the block."""
+
+        async def run() -> None:
+            await app.run(settings, self.faulty, stop=self.stop, on_decision=self.on_decision, port=port)
+            self.done.set()
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(run(), name="reconciler")
+            try:
+                yield
+            finally:
+                self.stop.set()
 
 
 class Near(InMemory):
@@ -166,18 +191,6 @@ async def reconciling(
     async with reached(cluster.api) as transport:
         running = Running(Faulty(transport), asyncio.Event())
         prepare(running.faulty)
-
-        async def run() -> None:
-            await app.run(settings, running.faulty, stop=running.stop, on_decision=running.on_decision)
-            running.done.set()
-
-        async with asyncio.TaskGroup() as group:
-            group.create_task(run())
-            try:
-                if controllers:
-                    async with run_controllers(cluster.api, schedule):
-                        yield running
-                else:
-                    yield running
-            finally:
-                running.stop.set()
+        controlling = run_controllers(cluster.api, schedule) if controllers else nullcontext()
+        async with running.at_work(settings), controlling:
+            yield running

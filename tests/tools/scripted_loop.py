@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -143,37 +143,23 @@ class NoWriter(Writer):
         """Without a client."""
 
 
-class Stage:
-    """A loop with one worker, and what is heard of it."""
+class LoopStage:
+    """A loop over an intake from which all is listed, and what is heard of it."""
 
-    def __init__(self, *handlers: Scripted) -> None:
-        self.told: list[Decision] = []
+    def __init__(self, intake: Intake, told: list[Decision]) -> None:
+        self.intake, self.told = intake, told
         self.answered: list[tuple[str, str]] = []
-        clock = asyncio.get_running_loop().time
-        queue: Queue[Unit] = Queue(base=BASE, cap=CAP, random=lambda: 1.0)
-        self.recorded: list[str] = []
-        """The names of decisions in the journal"""
-        self.intake = Intake(Store(Semantics()), queue, [], self.told.append, journal=self._record)
-        self.intake.listed.set()
-        fence = Fence(self.intake, NoWriter(), Ownership(alone=True), clock=clock, patience=1.0)
-        self.fence = fence
+        self.reporter = Reporter(lambda: 0.0, [told.append], answered=self._answered)
+        self.clock = asyncio.get_running_loop().time
+        self.pending = Pending()
+        intake.listed.set()
+
+    def run_with(self, handlers: Sequence[Handler[Any, Any, Any]], writer: Writer, ours: Ownership) -> None:
+        """Build the loop."""
+        self.fence = Fence(self.intake, writer, ours, clock=self.clock, patience=1.0)
         self.reconciler = Reconciler(
-            self.intake,
-            handlers,
-            Reporter(lambda: 0.0, [self.told.append], answered=self._answered),
-            clock=clock,
-            fence=fence,
-            pending=Pending(),
+            self.intake, handlers, self.reporter, clock=self.clock, fence=self.fence, pending=self.pending
         )
-
-    def _record(self, what: Recorded, _: Intake) -> None:
-        if isinstance(what, Answered):
-            self.recorded.append(what.id)
-
-    @property
-    def reasons(self) -> list[str]:
-        """Of all refusals that were reported."""
-        return [decision.reason for decision in self.told if isinstance(decision, Waits)]
 
     def _answered(self, reason: str, _seconds: float, decision_id: str) -> None:
         self.answered.append((decision_id, reason))
@@ -183,13 +169,35 @@ class Stage:
         put(self.intake, *raws)
 
     @asynccontextmanager
-    async def at_work(self) -> AsyncIterator[None]:
-        """One worker beside the block; it is stopped at its end, and has to come home."""
+    async def at_work(self, workers: int = 1) -> AsyncIterator[None]:
+        """Some workers beside the block; they are stopped at its end, and have to come home."""
         await self.fence.raise_()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.reconciler.work())
+            for _ in range(workers):
+                group.create_task(self.reconciler.work())
             yield
             self.reconciler.stop()
+
+
+class Stage(LoopStage):
+    """A loop of handlers that do as they are told, with one worker."""
+
+    def __init__(self, *handlers: Scripted) -> None:
+        told: list[Decision] = []
+        queue: Queue[Unit] = Queue(base=BASE, cap=CAP, random=lambda: 1.0)
+        self.recorded: list[str] = []
+        """The names of decisions in the journal"""
+        super().__init__(Intake(Store(Semantics()), queue, [], told.append, journal=self._record), told)
+        self.run_with(handlers, NoWriter(), Ownership(alone=True))
+
+    def _record(self, what: Recorded, _: Intake) -> None:
+        if isinstance(what, Answered):
+            self.recorded.append(what.id)
+
+    @property
+    def reasons(self) -> list[str]:
+        """Of all refusals that were reported."""
+        return [decision.reason for decision in self.told if isinstance(decision, Waits)]
 
     async def run(self, seconds: float, *raws: dict[str, Any]) -> None:
         """Take turns for so long, from when these objects are known."""

@@ -12,7 +12,6 @@ import aiohttp
 from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from reconciler import app
 from reconciler.cluster.client import Client
 from reconciler.cluster.http import connect
 from reconciler.embedded import serve
@@ -88,16 +87,7 @@ async def watched(
         faulty = Faulty(transport)
         prepare(faulty)
         port = StatusPort(access_for(settings, Client(transport), loop.time))
-        async with (
-            serving(port, settings, now=lambda: datetime.now(UTC)) as url,
-            asyncio.TaskGroup() as group,
-        ):
+        async with serving(port, settings, now=utc_now) as url:
             found = Watched(faulty=faulty, stop=asyncio.Event(), url=url, port=port)
-            group.create_task(
-                app.run(settings, faulty, stop=found.stop, on_decision=found.on_decision, port=port),
-                name="reconciler",
-            )
-            try:
+            async with found.at_work(settings, port):
                 yield found
-            finally:
-                found.stop.set()

@@ -12,17 +12,7 @@ import click
 
 from tests.tools.simulation.mutants import BY_KIND, EVERY
 from tests.tools.simulation.process import Say
-from tests.tools.simulation.schedule import Outcome, run
-
-KINDS = {
-    "sockets": "over HTTP, by way of the loopback device",
-    "pair": "two replicas, of which one leads",
-    "gangs": "with gangs",
-    "evictions": "with preemption and budgets",
-    "bursts": "with bursts of claims and pods of one template",
-    "moves": "with preemption, and moves of pods that controllers replace",
-    "announced": "with claims that are announced as they are created",
-}
+from tests.tools.simulation.schedule import KINDS, Outcome, run
 
 
 @click.command()
@@ -82,7 +72,7 @@ def main(
 
 def _play(seed: int, *, kinds: tuple[str, ...], mutant: str | None, say: Say | None = None) -> Outcome:
     with EVERY[mutant]() if mutant is not None else nullcontext():
-        return run(seed, say=say, **dict.fromkeys(kinds, True))
+        return run(seed, *kinds, say=say)
 
 
 def _in_turn(outcomes: Iterable[Outcome], mutant: str | None) -> Iterator[Outcome]:

@@ -38,8 +38,7 @@ def play(seed: int) -> Outcome:
     kind = kind_of(seed)
     if kind == EXTENDED:
         return handing_over.run(seed)
-    kinds: dict[str, Any] = {kind: True} if kind else {}
-    return run(seed, **kinds)
+    return run(seed, *filter(None, [kind]))
 
 
 def played(record: Path) -> list[dict[str, Any]]:

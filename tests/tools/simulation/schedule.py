@@ -71,42 +71,30 @@ class Outcome:
     """Where the tasks of a replica that was killed were waiting: each place, how often"""
 
 
+KINDS = {
+    "sockets": "over HTTP, by way of the loopback device",
+    "pair": "two replicas, of which one leads",
+    "gangs": "with gangs",
+    "evictions": "with preemption and budgets",
+    "bursts": "with bursts of claims and pods of one template",
+    "moves": "with preemption, and moves of pods that controllers replace",
+    "announced": "with claims that are announced as they are created",
+}
+
+
 @tidy()
-def run(
-    seed: int,
-    *,
-    sockets: bool = False,
-    pair: bool = False,
-    gangs: bool = False,
-    evictions: bool = False,
-    bursts: bool = False,
-    moves: bool = False,
-    announced: bool = False,
-    say: Say | None = None,
-) -> Outcome:
-    """Play a schedule, with one replica or with a pair of them, of which one leads; with gangs or without,
-    with preemption or without, with bursts of one template or without, with moves of pods or without, and
-    with claims that are announced as they are created or without.
+def run(seed: int, *kinds: str, say: Say | None = None) -> Outcome:
+    """Play a schedule of some of `KINDS` together; without one, of a single replica.
 
     The same seed gives the same schedule; over sockets, nearly the same.
     """
-    loop = SimulationLoop(sockets=sockets)
+    assert KINDS.keys() >= set(kinds)
+    loop = SimulationLoop(sockets="sockets" in kinds)
     count: Counter[str] = Counter()
     with quiet(seed, count, say) as errors, asyncio.Runner(loop_factory=lambda: loop) as runner:
-        schedule = Schedule(
-            seed,
-            loop,
-            count,
-            say,
-            pair=pair,
-            gangs=gangs,
-            evictions=evictions or moves,
-            bursts=bursts,
-            moves=moves,
-            announced=announced,
-        )
+        schedule = Schedule(seed, loop, count, say, kinds)
         try:
-            runner.run(schedule.play(sockets=sockets))
+            runner.run(schedule.play())
         except RuntimeError as exc:
             schedule.find(f"the simulation ended: {exc!r}")
     return Outcome(seed, (*schedule.auditor.findings, *errors), count, loop.true_time, schedule.points)
@@ -116,40 +104,21 @@ class Schedule:
     """A world, a reconciler in it, and an auditor over it."""
 
     def __init__(
-        self,
-        seed: int,
-        loop: SimulationLoop,
-        count: Counter[str],
-        say: Say | None,
-        *,
-        pair: bool = False,
-        gangs: bool = False,
-        evictions: bool = False,
-        bursts: bool = False,
-        moves: bool = False,
-        announced: bool = False,
+        self, seed: int, loop: SimulationLoop, count: Counter[str], say: Say | None, kinds: tuple[str, ...]
     ) -> None:
-        self._moves = moves
+        self._kinds = kinds
         self.random = Random(seed)
         self.loop = loop
         self.count = count
         self.say = say
         self.auditor = Auditor(fleet.NODES, fleet.CLASSES, fleet.OURS, lambda: loop.true_time)
-        self.world = World(
-            self.random,
-            lambda: loop.true_time,
-            count,
-            gangs=gangs,
-            teams=evictions,
-            bursts=bursts,
-            moves=moves,
-        )
-        if announced:
+        self.world = World(self.random, lambda: loop.true_time, count, kinds)
+        if "announced" in kinds:
             announce(self.world.api, Random(f"announced {seed}"))
         self.auditor.given_away = self.world.claims.given_away
         self.auditor.cleared = self.world.claims.cleared
         self.evictions: Evictions | None = None
-        if evictions:
+        if self.world.teams:
             own = Random(self.random.random())
             self.evictions = Evictions(self.world.api, own, lambda: loop.true_time, count, self.find)
         self.weather = Weather.drawn(seed, self.random, count)
@@ -158,21 +127,21 @@ class Schedule:
         self._mortal = True
         self._seen = dict.fromkeys((CLAIM, SLICE), 0)
         self._behind: Transport = InMemory(self.world.api)
-        self._pair = pair
-        self._prompt = PAIR_PROMPT if pair else PROMPT
+        self._pair = "pair" in kinds
+        self._prompt = PAIR_PROMPT if self._pair else PROMPT
         self._wrote = 0
-        self._terms = Terms(leases=pair)
-        self._replicas = [self._replica(number) for number in range(2 if pair else 1)]
+        self._terms = Terms(leases=self._pair)
+        self._replicas = [self._replica(number) for number in range(2 if self._pair else 1)]
         self._outside = outside()
         self._on_its_way: set[asyncio.Task[None]] = set()
         self.points: Counter[str] = Counter()
 
     # -- playing
 
-    async def play(self, *, sockets: bool) -> None:
+    async def play(self) -> None:
         """Turmoil, then calm, then order, then the end."""
         async with AsyncExitStack() as stack:
-            if sockets:
+            if "sockets" in self._kinds:
                 url = await stack.enter_async_context(serve(self.world.api))
                 transport = await stack.enter_async_context(connect(server=url))
                 self._behind = Awaited(transport, self.loop)
@@ -195,7 +164,7 @@ class Schedule:
     async def _turmoil(self) -> None:
         for _ in range(self.random.choice((0, 6, 12)) + (12 if self.evictions is not None else 0)):
             self._act(self.world.demand)
-        for _ in range(20 if self._moves else 0):
+        for _ in range(20 if "moves" in self._kinds else 0):
             self._act(self.world.demand)
         if self.evictions is not None:
             await asyncio.sleep(PROMPT)  # pods have to run before they can be evicted
@@ -227,7 +196,7 @@ class Schedule:
             replica.cut(Cut.NOTHING)
         await self._resurrect()
         self._act(self.world.mend)
-        if self._moves:
+        if "moves" in self._kinds:
             await asyncio.sleep(PROMPT)
             self._act(self.world.thin)
             await asyncio.sleep(MOVING_TIME)
@@ -327,7 +296,7 @@ class Schedule:
         clock = bounded_clock(self.random) if self._pair else drawn_clock(self.random)
         settings = PAIR if self._pair else SETTINGS
         if self.evictions is not None:
-            settings = changed(settings, **PREEMPTION | (MOVES if self._moves else {}))
+            settings = changed(settings, **PREEMPTION | (MOVES if "moves" in self._kinds else {}))
         heard = self._alarmed if self.evictions is None else self._heard
         return Replica(settings, clock, partial(self._connect, number), self.find, self._started, heard)
 

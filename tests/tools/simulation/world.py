@@ -1,7 +1,7 @@
 """The cluster around the reconciler: what users, drivers, schedulers and other allocators do to it."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from random import Random
 
@@ -24,44 +24,34 @@ class World:
     """A server with a fleet, and everybody else who writes to it."""
 
     def __init__(
-        self,
-        random: Random,
-        true_time: Callable[[], float],
-        count: Counter[str],
-        *,
-        gangs: bool = False,
-        teams: bool = False,
-        bursts: bool = False,
-        moves: bool = False,
+        self, random: Random, true_time: Callable[[], float], count: Counter[str], kinds: Collection[str] = ()
     ) -> None:
-        """`teams`: pods are of teams with budgets, and some of them may preempt. `bursts`: several claims or
-        pods of one template come, and go, at once. `moves`: many pods have a controller that replaces them.
-        """
         self.random = random
         self.count = count
         self.ground = Ground(random, true_time, count)
         self.api = self.ground.api
-        self._supply = Supply(self.ground, partitions=moves)
+        self._supply = Supply(self.ground, partitions="moves" in kinds)
         self.claims = Tampering(self.ground, self._supply.drivers)
-        self.ganged = gangs
-        self._teams = teams
-        self._bursts = bursts
-        self.controllers = random.random() < 0.6 or gangs or teams
+        self.ganged = "gangs" in kinds
+        self.teams = "evictions" in kinds or "moves" in kinds
+        """Whether pods are of teams with budgets, and some of them may preempt"""
+        self._bursts = "bursts" in kinds
+        self.controllers = random.random() < 0.6 or self.ganged or self.teams
         """Whether there are pods, and the control plane that runs them"""
         self.turmoil = random.choice((0.0, 0.0, 0.15, 0.4))
         """How much of what happens concerns slices and nodes"""
-        of_gangs = Random(random.random()) if gangs else random
+        of_gangs = Random(random.random()) if self.ganged else random
         self.gangs = Gangs(self.api, of_gangs, true_time, count, self.claims.given_away)
         self.ground.disturbed = self.gangs.disturbed
         self._supply.publish()
-        self.replicas = Replicas(self.api, Random(random.random())) if moves else None
+        self.replicas = Replicas(self.api, Random(random.random())) if "moves" in kinds else None
         self.templates = [f"t{n}" for n in range(3)]
         if self.controllers:
             self.templates_made()
 
     def templates_made(self) -> None:
         """Publish the templates from which pods have claims made."""
-        made = demand.plain_spec if self._teams or self._bursts else demand.claim_spec
+        made = demand.plain_spec if self.teams or self._bursts else demand.claim_spec
         made = made if self.replicas is None else demand.small_spec
         specs = ((name, made(self._supply.drivers, self.random)) for name in self.templates)
         self.api.load(demand.template(name, spec) for name, spec in specs)
@@ -134,7 +124,7 @@ class World:
         some = [self.new_claim] * 3 + [partial(self._with_one, act) for act in on_one] + [self.compact]
         if self.controllers:
             some += [self.new_pod, self.new_pod, self.new_pod, self.drop_pod, self.drop_pod]
-        if self._teams:
+        if self.teams:
             some += [self.new_pod] * 9
         if self._bursts:
             some += [self.new_burst] * 6 + [self.end_burst] * 4
@@ -159,14 +149,14 @@ class World:
         names = [claim["metadata"]["name"] for claim in self.ground.loose()]
         claims = self.random.sample(names, min(len(names), self.random.choice((0, 0, 1, 2))))
         templates = self.random.choices(self.templates, k=self.random.choice((0, 1, 1, 2)))
-        if self._teams and self.random.random() < 0.9:
+        if self.teams and self.random.random() < 0.9:
             claims, templates = [], [self.random.choice(self.templates)]
         zone = self.random.choice((None, None, "a", "b"))
         priority = self.random.randint(0, 2)
-        if (self._teams and self.ground.made < FIRST) or self.replicas is not None:
+        if (self.teams and self.ground.made < FIRST) or self.replicas is not None:
             priority, zone = priority if self.ground.made >= FIRST else 0, None
         made = demand.pod(self.ground.name("p"), claims, templates, zone=zone, priority=priority)
-        made = teamed(made, self.random) if self._teams else made
+        made = teamed(made, self.random) if self.teams else made
         self.api.load([made if self.replicas is None or claims else self.replicas.adopted(made)])
 
     def new_burst(self) -> None:

@@ -2,10 +2,9 @@
 
 import asyncio
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -15,21 +14,16 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control import claim_handler
-from reconciler.control.background_search import BackgroundSearch
 from reconciler.control.claim_handler import ClaimHandler
-from reconciler.control.decider import Decider
 from reconciler.control.decisions.allocating import Ungated, Waits
 from reconciler.control.handler import Ask, Given
 from reconciler.control.intake import Intake
-from reconciler.control.planner import Planner
-from reconciler.control.settler import HandOver, Settler
 from reconciler.control.units import Unit
-from reconciler.control.waiting import Pending
 from reconciler.errors import Conflict, Rejected, Retry
 from reconciler.operations.journal.entries import Header
 from reconciler.operations.journal.recording import Recorder
 from reconciler.operations.journal.replaying import replay
-from tests.tools.burst_loop import OURS, BurstStage
+from tests.tools.burst_loop import OURS, BurstStage, handler_of_claims
 from tests.tools.examples import FACTOR, seeds
 from tests.tools.scripted_loop import NoWriter
 from tests.tools.small_fleet import Object, claim, device_class, devices, node, pod
@@ -220,22 +214,7 @@ class Side:
 
     def __init__(self) -> None:
         self.intake: Intake = intake(ours=OURS)
-        store = self.intake.store
-        planner = Planner(store, self.intake.roster, self.intake.placement, OURS, self.intake.reclaimed)
-        writer, decider = NoWriter(), Decider(OURS, steps=10_000)
-        self.handler = ClaimHandler(
-            self.intake,
-            planner,
-            decider,
-            BackgroundSearch(self.intake, planner, decider),
-            writer,
-            Settler(self.intake, writer, lambda _: None),
-            HandOver(self.intake, cast("Any", None)),
-            Pending(),
-            clock=lambda: 0.0,
-            now=lambda: datetime.now(UTC),
-            report=lambda _: None,
-        )
+        self.handler = handler_of_claims(ClaimHandler, self.intake, NoWriter())
 
     def decide(self, units: Sequence[Unit]) -> list[Granted | None]:
         """The answers for the first of some units, of which the devices are counted as held."""
@@ -348,4 +327,4 @@ async def test_what_would_be_refused_for_the_same_reason_is_not_decided_again():
     waits = [one for one in stage.told if isinstance(one, Waits)]
     assert len(waits) == 1
     assert stage.reconciler.reconciles > 4
-    assert stage.answers == 2
+    assert len(stage.answered) == 2

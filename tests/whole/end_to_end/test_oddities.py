@@ -70,7 +70,7 @@ async def test_a_replica_that_does_not_lead_yet_writes_the_event_once_it_does():
     claims = [{**claim(name, managed=False), "status": status} for name in "xy"]
     async with replicas(*claims) as found:
         one = found.start()
-        await one.until(lambda: [d for d in one.decisions if isinstance(d, HeldTwice)])
+        await one.heard(HeldTwice)
         assert found.lease() is None
         await found.cluster.until(lambda: all(map(found.cluster.events, "xy")))
     assert {e["reason"] for name in "xy" for e in found.cluster.events(name)} == {"DeviceHeldTwice"}

@@ -12,7 +12,8 @@ from reconciler.control.decisions.allocating import Allocated, Freed, Waits
 from reconciler.ha.shard import POOLS, parse_shard
 from tests.tools.faulty_transport import Held
 from tests.tools.patience import PATIENCE
-from tests.tools.replicas import FAST, Replica, Replicas, replicas
+from tests.tools.replicas import FAST, Replicas, replicas
+from tests.tools.running_reconciler import Running
 from tests.tools.small_fleet import claim, device_class, devices, node, pod
 
 
@@ -22,11 +23,11 @@ async def test_one_decides_and_the_other_takes_over_when_it_is_killed():
         await found.until_held()
         other = found.start()
         await found.cluster.until(lambda: found.cluster.devices("first"))
-        await one.until(lambda: one.allocated() == ["first"])
+        await one.until_heard(lambda: one.allocated() == ["first"])
         await found.kill(one)
         found.cluster.load(claim("second"))
         await found.cluster.until(lambda: found.cluster.devices("second"))
-        await other.until(lambda: other.allocated() == ["second"])
+        await other.until_heard(lambda: other.allocated() == ["second"])
 
 
 async def test_what_stops_gives_the_lease_up_after_its_last_write():
@@ -34,7 +35,6 @@ async def test_what_stops_gives_the_lease_up_after_its_last_write():
     async with replicas(claim("first")) as found:
         one = found.start()
         await found.until_held()
-        assert one.faulty is not None
         one.faulty.on("PATCH", "/first/status", held)
         await held.arrived.wait()
         stopping = asyncio.create_task(found.stop(one))
@@ -58,7 +58,7 @@ async def test_a_lease_that_was_given_up_is_taken_without_waiting():
         await found.stop(one)
         found.cluster.load(claim("second"))
         await found.cluster.until(lambda: found.cluster.devices("second"))
-        await other.until(lambda: other.allocated() == ["second"])
+        await other.until_heard(lambda: other.allocated() == ["second"])
 
 
 async def test_the_mark_of_who_was_killed_is_taken_back_before_anything_is_decided():
@@ -68,19 +68,17 @@ async def test_the_mark_of_who_was_killed_is_taken_back_before_anything_is_decid
         one = found.start()
         await found.until_held()
         other = found.start()
-        assert one.faulty is not None
         one.faulty.on("PATCH", "/first/status", held)
         await held.arrived.wait()
         await found.kill(one)
         await found.cluster.until(lambda: found.cluster.devices("first"))
-        await other.until(lambda: other.allocated() == ["first"])
+        await other.until_heard(lambda: other.allocated() == ["first"])
 
 
 async def test_who_cannot_renew_writes_nothing_and_goes_on_when_it_can():
     async with replicas(claim("first")) as found:
         one = found.start()
         await found.cluster.until(lambda: found.cluster.devices("first"))
-        assert one.faulty is not None
         await found.until_held()
         found.cluster.api.update(
             LEASE,
@@ -94,7 +92,7 @@ async def test_who_cannot_renew_writes_nothing_and_goes_on_when_it_can():
                 await shelf.wait(shelf.end)
         found.cluster.load(claim("second"))
         await found.cluster.until(lambda: found.cluster.devices("second"))
-        await one.until(lambda: sorted(one.allocated()) == ["first", "second"])
+        await one.until_heard(lambda: sorted(one.allocated()) == ["first", "second"])
 
 
 USUAL: dict[str, Any] = dict.fromkeys(name for name in FAST if name.endswith("_seconds"))
@@ -110,10 +108,10 @@ async def until_the_other_decides(end: str, after: float, **flags: Any) -> float
         await found.cluster.until(lambda: found.cluster.devices("first"))
         await asyncio.sleep(60 + after)
         began = asyncio.get_running_loop().time()
-        ending: dict[str, Callable[[Replica], Awaitable[None]]] = {"kill": found.kill, "stop": found.stop}
+        ending: dict[str, Callable[[Running], Awaitable[None]]] = {"kill": found.kill, "stop": found.stop}
         await ending[end](one)
         found.cluster.load(claim("second"))
-        await other.until(lambda: other.allocated() == ["second"])
+        await other.until_heard(lambda: other.allocated() == ["second"])
         return asyncio.get_running_loop().time() - began
 
 
@@ -140,14 +138,14 @@ def fleet() -> list[Any]:
     return [device_class("nic", NIC), node("b"), devices("b", "d0", "d1"), *nics]
 
 
-async def heard(replica: Replica, name: str) -> str:
+async def heard(replica: Running, name: str) -> str:
     """The reason for which a claim waits."""
 
     def reasons() -> list[str]:
         told = [one for one in replica.decisions if isinstance(one, Waits)]
         return [one.reason for one in told if any(key.name == name for key in one.claims)]
 
-    await replica.until(reasons)
+    await replica.until_heard(reasons)
     return reasons()[0]
 
 
@@ -180,8 +178,8 @@ async def test_each_shard_serves_its_own_and_says_what_needs_both():
             pod("p", "one", "other"),
         )
         assert await heard(gpus, "one") == await heard(nics, "one") == "NeedsSeveralShards"
-        await gpus.until(lambda: gpus.allocated() == ["gpu"])
-        await nics.until(lambda: nics.allocated() == ["nic"])
+        await gpus.until_heard(lambda: gpus.allocated() == ["gpu"])
+        await nics.until_heard(lambda: nics.allocated() == ["nic"])
         assert (held_by(found, "gpu"), held_by(found, "nic")) == ("gpu.example.com", NIC)
         assert not [one for one in gpus.decisions if isinstance(one, Waits) and "nic" in str(one.claims)[:40]]
         for name in ("both", "one", "other"):
@@ -214,12 +212,12 @@ async def test_who_overlaps_with_a_live_shard_does_nothing_until_that_ends(earli
         other = found.start(shard=later)
         found.cluster.load(claim("first"))
         await found.cluster.until(lambda: found.cluster.devices("first"))
-        await one.until(lambda: one.allocated() == ["first"])
+        await one.until_heard(lambda: one.allocated() == ["first"])
         await found.stop(one)
         await found.until_held(parse_shard(later).lease)
         found.cluster.load(claim("second"))
         await found.cluster.until(lambda: found.cluster.devices("second"))
-        await other.until(lambda: other.allocated() == ["second"])
+        await other.until_heard(lambda: other.allocated() == ["second"])
 
 
 async def test_shards_that_differ_in_pools_serve_the_claims_that_say_which():
@@ -232,8 +230,8 @@ async def test_shards_that_differ_in_pools_serve_the_claims_that_say_which():
         found.cluster.load(claim("z"))
         await found.cluster.until(lambda: found.cluster.devices("x") and found.cluster.devices("y"))
         assert await heard(one, "z") == await heard(other, "z") == "NeedsSeveralShards"
-        await one.until(lambda: one.allocated() == ["x"])
-        await other.until(lambda: other.allocated() == ["y"])
+        await one.until_heard(lambda: one.allocated() == ["x"])
+        await other.until_heard(lambda: other.allocated() == ["y"])
         assert found.cluster.devices("x") == ["a/d0"]
         assert found.cluster.devices("y") == ["b/d0"]
 
@@ -267,7 +265,7 @@ async def test_no_two_shards_write_one_claim_or_give_one_device_out(seed: int):
         await heard(both[0], "last-gpu")
         await heard(both[1], "last-nic")
         for one in both:
-            await one.until(one.allocated)
+            await one.until_heard(one.allocated)
         wrote = [{str(d.claim) for d in one.decisions if isinstance(d, Allocated | Freed)} for one in both]
         assert not wrote[0] & wrote[1]
         given = given_out(found)
