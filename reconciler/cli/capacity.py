@@ -10,9 +10,8 @@ from msgspec.structs import replace
 
 from reconciler.allocation.dra.budget import STEPS
 from reconciler.analysis.manifest_world import Fleet, fleet_in
+from reconciler.analysis.sizing import demand
 from reconciler.analysis.sizing.answer import Option, Sizing, as_json, node_claims, node_groups
-from reconciler.analysis.sizing.demand import Item, items_in, items_of, pending_units
-from reconciler.analysis.sizing.patterns import Shape, distinct_shapes, shape_of
 from reconciler.analysis.sizing.sizing import size
 from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.manifests.inferred_nodes import infer_nodes
@@ -34,16 +33,8 @@ from reconciler.errors import counted
 from reconciler.state.nominations import NOBODY, Nominee, of_claim, own_of_all
 
 
-class Answer(NamedTuple):
-    """What a fleet needs."""
-
-    result: Sizing
-    shapes: Mapping[str, Shape]
-    """By name"""
-
-
 class _Demand(NamedTuple):
-    items: tuple[Item, ...]
+    items: tuple[demand.Item, ...]
     pods: frozenset[ObjectKey] = frozenset()
     """Its pods on the cluster: they are not part of the fleet, because the sizing places them"""
     own: frozenset[Nominee] = NOBODY
@@ -65,7 +56,7 @@ class Question(NamedTuple):
     rules: Semantics
     steps: int
 
-    def of(self, fleet: Fleet, progress: printing.ProgressTracker) -> Answer:
+    def of(self, fleet: Fleet, progress: printing.ProgressTracker) -> Sizing:
         """The answer for a fleet. Raises NoAnswer if it lacks what is named."""
         objects = [*fleet.objects, *self.asked.of(DeviceClass)]
         items, gone, own = self._items(objects)
@@ -77,34 +68,33 @@ class Question(NamedTuple):
         held = tuple(one for one in fleet.held if one.nominee not in own)
         loading = progress.each("loading objects", kept)
         world = fleet._replace(objects=loading, held=held).world(self.rules)
-        result = size(items, chosen, world, steps=self.steps, progress=progress.stage)
-        return Answer(result, {shape.name: shape for shape in chosen})
+        return size(items, chosen, world, steps=self.steps, progress=progress.stage)
 
     def _items(self, objects: Sequence[ApiObject]) -> _Demand:
         if not self.pending:
-            items = items_in(self.asked, self.rules)
+            items = demand.items_in(self.asked, self.rules)
             if not items:
                 raise NoAnswer("--demand has no Demand, no pending claim, no template and no pod with claims")
             return _Demand(items)
-        units = pending_units(objects)
+        units = demand.pending_units(objects)
         pods = frozenset(unit.pod.key for unit in units if unit.pod is not None)
         own = own_of_all(unit.pod for unit in units if unit.pod is not None)
         own |= {of_claim(claim.key) for unit in units for claim in unit.claims}
-        return _Demand(items_of((unit, 1) for unit in units), pods, own)
+        return _Demand(demand.items_of((unit, 1) for unit in units), pods, own)
 
-    def _shapes(self, nodes: Sequence[Node], slices: Sequence[ResourceSlice]) -> list[Shape]:
+    def _shapes(self, nodes: Sequence[Node], slices: Sequence[ResourceSlice]) -> list[demand.Shape]:
         """The shapes that are named, or one of each kind of node of the fleet."""
         known = {node.key.name: node for node in nodes}
         found = []
         for name in dict.fromkeys(self.shapes):
             if name not in known:
                 raise NoAnswer(f"--shape: there is no node {name}{instead(name, sorted(known), 'nodes')}")
-            found.append(shape_of(known[name], slices))
+            found.append(demand.shape_of(known[name], slices))
             if not found[-1].slices:
                 raise NoAnswer(f"--shape: node {name} publishes no devices of its own; name another node")
         own = self.more.of(ResourceSlice)
-        found += [shape_of(node, own) for node in infer_nodes(self.more.of(Node), own).nodes if own]
-        return found or list(distinct_shapes(nodes, slices))
+        found += [demand.shape_of(node, own) for node in infer_nodes(self.more.of(Node), own).nodes if own]
+        return found or list(demand.distinct_shapes(nodes, slices))
 
 
 def costs_in(texts: Iterable[str]) -> dict[str, Fraction]:
@@ -123,11 +113,11 @@ def _cost(text: str) -> tuple[str, Fraction]:
     return name, cost
 
 
-def _priced(shape: Shape, costs: Mapping[str, Fraction]) -> Shape:
+def _priced(shape: demand.Shape, costs: Mapping[str, Fraction]) -> demand.Shape:
     return replace(shape, cost=costs[shape.name]) if shape.name in costs else shape
 
 
-def _check_costs(costs: Mapping[str, Fraction], shapes: Sequence[Shape]) -> None:
+def _check_costs(costs: Mapping[str, Fraction], shapes: Sequence[demand.Shape]) -> None:
     names = sorted(shape.name for shape in shapes)
     for name in sorted(costs.keys() - set(names)):
         raise NoAnswer(f"--cost: there is no shape {name}{instead(name, names, 'shapes')}")
@@ -217,20 +207,20 @@ def capacity(
         _show_contexts(question, connection, contexts, output)
         return
     if output == "table":
-        print_sizing(answer.result, sys.stdout)
+        print_sizing(answer, sys.stdout)
     elif output in REQUESTS:
         with errors_as(NoAnswer):
             click.echo(_requests(answer, output), nl=False)
     else:
-        printing.echo_value(as_json(answer.result, answer.shapes), output)
-    exit_unless(answer.result.answered)
+        printing.echo_value(as_json(answer), output)
+    exit_unless(answer.answered)
 
 
-def _requests(answer: Answer, output: str) -> str:
+def _requests(answer: Sizing, output: str) -> str:
     """The nodes of the cheapest option as YAML, in the form of an autoscaler. Raises Rejected."""
-    best = answer.result.options[0] if answer.result.options else None
+    best = answer.options[0] if answer.options else None
     if best is None:
-        fits = answer.result.fits_now
+        fits = answer.fits_now
         printing.remark(
             f"note: {'all fits now' if fits else 'part fits on no shape, see -o table'}; no nodes are named"
         )
@@ -251,17 +241,17 @@ def _show_contexts(question: Question, connection: Connection, contexts: Sequenc
             )
         ]
     if output == "table":
-        print_side_by_side([(one.context, one.found.result) for one in reached if one.found], sys.stdout)
+        print_side_by_side([(one.context, one.found) for one in reached if one.found], sys.stdout)
     else:
-        results = [as_json(one.found.result, one.found.shapes) if one.found else None for one in reached]
+        results = [as_json(one.found) if one.found else None for one in reached]
         printing.echo_value(several.contexts_as_json(reached, results), output)
     several.report_unreached(reached)
-    exit_unless(all(one.found.result.answered for one in reached if one.found))
+    exit_unless(all(one.found.answered for one in reached if one.found))
 
 
 def _answered(
     reached: several.Reached[list[dict[str, Any]]], question: Question, progress: printing.ProgressTracker
-) -> several.Reached[Answer]:
+) -> several.Reached[Sizing]:
     """The answer of one cluster, or why there is none."""
     if reached.found is None:
         return several.Reached(reached.context, problem=reached.problem)

@@ -15,17 +15,8 @@ from reconciler.analysis.doctor.manifests import nested
 from reconciler.analysis.doctor.slices import is_complete, newest
 from reconciler.api.manifests.bundle import Entry
 from reconciler.api.manifests.documents import Origin
+from reconciler.api.objects import claims as api
 from reconciler.api.objects.changes import Changed
-from reconciler.api.objects.claims import (
-    AllocatedDevice,
-    DerivedAttribute,
-    DeviceClass,
-    DeviceRequest,
-    DeviceSelector,
-    DeviceSubRequest,
-    ResourceClaim,
-    ResourceClaimTemplate,
-)
 from reconciler.api.objects.gangs import MAX_DEPTH, CompositePodGroup, GangKey, GangSource, PodGroup
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.semantics import COMPOSITE_GROUPS
@@ -52,26 +43,26 @@ class Selection(Struct, frozen=True):
     entry: Entry
     path: str
     """Path of the parent of `selectors`"""
-    selectors: Sequence[DeviceSelector]
+    selectors: Sequence[api.DeviceSelector]
     class_name: str | None
     """None for a class"""
-    derived: Sequence[DerivedAttribute] = ()
+    derived: Sequence[api.DerivedAttribute] = ()
 
 
 def selections(data: DoctorInput) -> Iterator[Selection]:
     """All selections of classes, claims, templates and old taint rules."""
-    for entry, of_class in data.of(DeviceClass):
+    for entry, of_class in data.of(api.DeviceClass):
         yield Selection(entry, "spec", of_class.spec.selectors, None)
-    for entry, claim in data.of(ResourceClaim):
+    for entry, claim in data.of(api.ResourceClaim):
         yield from _requests(entry, "spec", claim.spec.devices.requests)
-    for entry, template in data.of(ResourceClaimTemplate):
+    for entry, template in data.of(api.ResourceClaimTemplate):
         yield from _requests(entry, "spec.spec", template.spec.spec.devices.requests)
     for entry, rule in data.of(DeviceTaintRule):
         if (one := rule.spec.device_selector) is not None and (one.device_class_name or one.selectors):
             yield Selection(entry, "spec.deviceSelector", one.selectors, one.device_class_name)
 
 
-def _requests(entry: Entry, path: str, requests: Sequence[DeviceRequest]) -> Iterator[Selection]:
+def _requests(entry: Entry, path: str, requests: Sequence[api.DeviceRequest]) -> Iterator[Selection]:
     for number, request in enumerate(requests):
         where = f"{path}.devices.requests[{number}]"
         if request.exactly is not None:
@@ -80,7 +71,7 @@ def _requests(entry: Entry, path: str, requests: Sequence[DeviceRequest]) -> Ite
             yield _selection(entry, f"{where}.firstAvailable[{at}]", alternative)
 
 
-def _selection(entry: Entry, path: str, request: DeviceSubRequest) -> Selection:
+def _selection(entry: Entry, path: str, request: api.DeviceSubRequest) -> Selection:
     return Selection(entry, path, request.selectors, request.device_class_name, request.derived_attributes)
 
 
@@ -232,7 +223,7 @@ def _of_class(data: DoctorInput, one: Selection) -> Mask | None:
     return everything if known is None else _alive(data, known.spec.selectors, everything)
 
 
-def _alive(data: DoctorInput, selectors: Sequence[DeviceSelector], alive: Mask) -> Mask | None:
+def _alive(data: DoctorInput, selectors: Sequence[api.DeviceSelector], alive: Mask) -> Mask | None:
     """(D,) the devices of `alive` that all selectors match. None if a selector does not compile."""
     for selector in selectors:
         compiled = _compiled(selector.cel.expression) if selector.cel is not None else None
@@ -242,12 +233,12 @@ def _alive(data: DoctorInput, selectors: Sequence[DeviceSelector], alive: Mask) 
     return alive
 
 
-Held = tuple[Entry, ResourceClaim, str, AllocatedDevice]
+Held = tuple[Entry, api.ResourceClaim, str, api.AllocatedDevice]
 
 
 def _held(data: DoctorInput) -> Iterator[Held]:
     """Allocated devices, with claim and path; admin access does not reserve a device."""
-    for entry, claim in data.of(ResourceClaim):
+    for entry, claim in data.of(api.ResourceClaim):
         results = claim.allocation.devices.results if claim.allocation is not None else ()
         for number, result in enumerate(results):
             if not result.admin_access:
@@ -256,7 +247,7 @@ def _held(data: DoctorInput) -> Iterator[Held]:
 
 def doubly_held(data: DoctorInput) -> Iterator[Finding]:
     """Devices that two claims hold, at least one of them not as a share."""
-    first: dict[DeviceID, tuple[ResourceClaim, AllocatedDevice]] = {}
+    first: dict[DeviceID, tuple[api.ResourceClaim, api.AllocatedDevice]] = {}
     for entry, claim, path, result in _held(data):
         other, earlier = first.setdefault(result.id, (claim, result))
         if earlier is not result and not (result.share_id and earlier.share_id):
@@ -381,8 +372,8 @@ def _tree_problems(gang: GangKey, groups: PodGroups, *, gate: bool) -> Iterator[
 
 
 def _requests_of(data: DoctorInput) -> Requests:
-    claims = ((claim.key, claim.spec.devices) for _, claim in data.of(ResourceClaim))
-    templates = ((one.key, one.spec.spec.devices) for _, one in data.of(ResourceClaimTemplate))
+    claims = ((claim.key, claim.spec.devices) for _, claim in data.of(api.ResourceClaim))
+    templates = ((one.key, one.spec.spec.devices) for _, one in data.of(api.ResourceClaimTemplate))
     return {
         (kind, key): [request.name for request in devices.requests]
         for kind, found in (("ResourceClaim", claims), ("ResourceClaimTemplate", templates))

@@ -233,13 +233,13 @@ UNKNOWN_DEVICE: Final = Rule(
     "unknown-device", _W, "A claim holds a device that its pool does not publish.",
     "Publish the device again, or delete the claim.",
 )  # fmt: skip
-HELD_UNDER_TAINT: Final = Rule(
-    "held-under-taint", _W, "A held device has a NoExecute taint.",
-    "Pods that use it without tolerating the taint are evicted: repair the device, or move them before.",
-)  # fmt: skip
 HELD_AT_ODDS: Final = Rule(
     "held-at-odds", _E, "Allocated devices exclude each other.",
     "Delete one of the named claims.",
+)  # fmt: skip
+HELD_UNDER_TAINT: Final = Rule(
+    "held-under-taint", _W, "A held device has a NoExecute taint.",
+    "Pods that use it without tolerating the taint are evicted: repair the device, or move them before.",
 )  # fmt: skip
 
 ASYMMETRIC: Final = Rule(
@@ -270,28 +270,17 @@ NOT_COMPARED: Final = Rule(
     "not-compared", _I, "A compatibleOnlyWith expression is not true for a device of another counter set.",
     "Ignore this if each counter set is a physical device; otherwise set --exclusion-scope DRIVER=pool.",
 )  # fmt: skip
-DROPPED: Final = Rule(
-    "dropped-expression", _W, "A compatibleOnlyWith field is not in the annotation, so servers drop it.",
-    "Also publish it in the annotation dra-reconciler.io/device-extensions.",
-)  # fmt: skip
 EXTENSION_CONFLICT: Final = Rule(
     "extension-conflict", _W, "Part of the annotation dra-reconciler.io/device-extensions has no effect.",
     "Set each field in one place only, or equal in both; the device's field overrides the annotation.",
 )  # fmt: skip
-
-RULES: Final = (
-    UNREADABLE, PUT_RIGHT, OLD_VERSION, DUPLICATE_OBJECT, API_RULES, FIRST_REVISION,
-    UNKNOWN_FIELD, UNUSED_FIELD, PREVIEW_FIELD, UNKNOWN_KIND,
-    UNRENDERED, CLAIM_SOURCE, CLAIM_ENTRY, MISSING_CLAIM, GROUP_TREE,
-    POOL_INCOMPLETE, POOL_OBSOLETE, POOL_DISAGREES, DUPLICATE_DEVICE, DEVICE_ON_TWO_NODES,
-    DUPLICATE_COUNTER_SET, DANGLING_COUNTER_SET, DANGLING_COUNTER, NEGATIVE_DRAW, POOL_INVALID,
-    DEVICE_NEVER_FITS, UNUSED_COUNTER, COUNTERS_OVERCOMMITTED, LARGER_FIRST,
-    SELECTOR_REFUSED, SELECTOR_RAISES, MATCHES_NOTHING, FOREIGN_DOMAIN, MISSING_CLASS,
-    NO_NODE_SELECTION, BAD_NODE_SELECTOR, SEVERAL_TERMS, MATCHES_NO_NODE,
-    DOUBLE_ALLOCATION, UNKNOWN_DEVICE, HELD_AT_ODDS, HELD_UNDER_TAINT,
-    ASYMMETRIC, EXPRESSION_FAILS, EXCLUDES_ITSELF, LONELY_GROUP, MISSPELLED_GROUP, NEVER_TOGETHER,
-    NOT_COMPARED, EXTENSION_CONFLICT, DROPPED,
+DROPPED: Final = Rule(
+    "dropped-expression", _W, "A compatibleOnlyWith field is not in the annotation, so servers drop it.",
+    "Also publish it in the annotation dra-reconciler.io/device-extensions.",
 )  # fmt: skip
+
+RULES: Final = tuple(one for one in list(globals().values()) if isinstance(one, Rule))
+"""All of the above, in this order"""
 
 
 T = TypeVar("T", bound=ApiObject)

@@ -6,21 +6,11 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
+from reconciler.allocation import explanation as values
 from reconciler.allocation.alignment.deciding import decide
 from reconciler.allocation.dra.budget import STEPS, Fatal
 from reconciler.allocation.dra.claim_shapes import claim_shape
 from reconciler.allocation.dra.request_options import ParsedClaims, read_claims
-from reconciler.allocation.explanation import (
-    Explanation,
-    Failing,
-    JointShortage,
-    Kind,
-    Lack,
-    NearMiss,
-    Request,
-    Section,
-    Shortage,
-)
 from reconciler.allocation.reason_table import REASONS, remedy
 from reconciler.analysis.explain import joint_gates
 from reconciler.analysis.explain.funnel import GateResult, apply_gates, funnel, near_misses, smallest_sets
@@ -33,7 +23,7 @@ from reconciler.state.devices.snapshot import Snapshot
 
 MOST_SELECTORS = 256
 """Maximum different selectors of claims whose requests are explained."""
-_JOINT = {Reason.ALIGNMENT: Kind.ALIGNMENT, Reason.PARTITION: Kind.PARTITION}
+_JOINT = {Reason.ALIGNMENT: values.Kind.ALIGNMENT, Reason.PARTITION: values.Kind.PARTITION}
 """Reason of joint allocation -> the gate that refuses"""
 
 
@@ -45,7 +35,7 @@ def explain(
     answer: Granted | Unsatisfied | None = None,
     steps: int = STEPS,
     effort: int = EFFORT,
-) -> Explanation:
+) -> values.Explanation:
     """Explain why claims can or cannot be allocated together on one of `nodes`; None means all nodes.
 
     `answer` is the allocator's answer for the same claims; without it the allocator is called with `steps`.
@@ -55,7 +45,7 @@ def explain(
     if answer is None:
         answer = decide(claims, snapshot, nodes=nodes, steps=steps)
     reach = NodeReach(snapshot.topology, nodes)
-    explanation = Explanation(
+    explanation = values.Explanation(
         claims=tuple(claim.key for claim in claims),
         node=answer.node if isinstance(answer, Granted) else "",
         reason="" if isinstance(answer, Granted) else str(answer.reason),
@@ -120,14 +110,14 @@ def _requests(
     reason: Reason | None,
     snapshot: Snapshot,
     reach: NodeReach,
-) -> Iterator[Request]:
+) -> Iterator[values.Request]:
     together = np.ones(len(reach.names), dtype=np.bool_)
     for alternatives in results:
         together &= np.any([result.enough for result in alternatives], axis=0)
     every = [result for alternatives in results for result in alternatives]
     left = {id(result.option): result.left for result in every}
     selected = {id(result.option): result.selected for result in every}
-    refusing = _JOINT.get(reason, Kind.TOGETHER) if reason is not None else None
+    refusing = _JOINT.get(reason, values.Kind.TOGETHER) if reason is not None else None
     gates = joint_gates.MultiDeviceGates(together, joint, refusing, left, selected)
     constraints = joint_gates.constraint_gates(parsed, left, snapshot, reach)
     for result in every:
@@ -135,7 +125,7 @@ def _requests(
         steps, shortages, failing = funnel(result, snapshot)
         own = [constraints[option.claim, number] for number in option.constraints]
         wanted = None if option.all else option.source.wanted
-        yield Request(
+        yield values.Request(
             claim=parsed.claims[option.claim].key,
             request=option.name,
             wanted=wanted,
@@ -149,8 +139,8 @@ def _requests(
 
 
 def _with_joint_limit(
-    miss: NearMiss, conflict: Conflict, reach: NodeReach, relaxation: Relaxation
-) -> NearMiss:
+    miss: values.NearMiss, conflict: Conflict, reach: NodeReach, relaxation: Relaxation
+) -> values.NearMiss:
     """Add what does not fit together, if each request alone finds enough devices on the node."""
     if miss.lacks or miss.together or not conflict.requests:
         return miss
@@ -178,13 +168,13 @@ meanwhile."""
 
 def explain_briefly(
     claims: Sequence[ResourceClaim], snapshot: Snapshot, nodes: Iterable[str] | None
-) -> Explanation:
+) -> values.Explanation:
     """Like `explain`; `nodes` None means all nodes."""
     allowed = None if nodes is None else frozenset(nodes)
     return explain(claims, snapshot, nodes=allowed, steps=FEW_STEPS, effort=10 * FEW_STEPS)
 
 
-def as_json(explanation: Explanation) -> dict[str, Any]:
+def as_json(explanation: values.Explanation) -> dict[str, Any]:
     """The whole explanation."""
     return {
         "claims": [str(key) for key in explanation.claims],
@@ -207,7 +197,7 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
     }
 
 
-def _request(request: Request) -> dict[str, Any]:
+def _request(request: values.Request) -> dict[str, Any]:
     return {
         "claim": str(request.claim),
         "request": request.request,
@@ -231,7 +221,7 @@ def _request(request: Request) -> dict[str, Any]:
     }
 
 
-def _shortage(shortage: Shortage) -> dict[str, Any]:
+def _shortage(shortage: values.Shortage) -> dict[str, Any]:
     return {
         "counter": shortage.counter,
         "counterSet": shortage.set,
@@ -246,7 +236,7 @@ def _shortage(shortage: Shortage) -> dict[str, Any]:
     }
 
 
-def _joint(short: JointShortage) -> dict[str, Any]:
+def _joint(short: values.JointShortage) -> dict[str, Any]:
     return {
         "counter": short.counter,
         "counterSet": short.set,
@@ -259,7 +249,7 @@ def _joint(short: JointShortage) -> dict[str, Any]:
     }
 
 
-def _failing(failing: Failing) -> dict[str, Any]:
+def _failing(failing: values.Failing) -> dict[str, Any]:
     return {
         "where": failing.where,
         "expression": failing.expression or None,
@@ -269,11 +259,11 @@ def _failing(failing: Failing) -> dict[str, Any]:
     }
 
 
-def _miss(miss: NearMiss) -> dict[str, Any]:
+def _miss(miss: values.NearMiss) -> dict[str, Any]:
     return {"node": miss.node, "lacks": [_lack(lack) for lack in miss.lacks], "together": miss.together}
 
 
-def _lack(lack: Lack) -> dict[str, Any]:
+def _lack(lack: values.Lack) -> dict[str, Any]:
     return {
         "claim": str(lack.claim),
         "request": lack.request,
@@ -295,7 +285,7 @@ def _lines() -> Iterator[str]:
     yield ""
     yield "The reasons in log lines, Events and metrics, with what to do in italics. The identifiers are"
     yield "stable. `dra-reconciler explain` gives the details for one claim."
-    for section in Section:
+    for section in values.Section:
         yield ""
         yield f"## {section[0].upper()}{section[1:]}"
         yield ""

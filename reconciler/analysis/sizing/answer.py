@@ -7,8 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.analysis.sizing.demand import Item
-from reconciler.analysis.sizing.patterns import INSTANCE_TYPE, Pattern, Shape
+from reconciler.analysis.sizing.demand import INSTANCE_TYPE, Item, Pattern, Shape
 from reconciler.analysis.world import NoFit
 from reconciler.api.objects.core import Node
 from reconciler.errors import Rejected
@@ -71,6 +70,8 @@ class Sizing(Struct, frozen=True):
     items: tuple[ItemAnswer, ...]
     options: tuple[Option, ...]
     """The cheapest first; with equal costs the one with the fewest nodes. Empty if nothing is needed"""
+    shapes: Mapping[str, Shape]
+    """Those that were considered, by name"""
 
     @property
     def fits_now(self) -> bool:
@@ -88,8 +89,8 @@ class Sizing(Struct, frozen=True):
         return self.fits_now or bool(self.options)
 
 
-def as_json(result: Sizing, shapes: Mapping[str, Shape]) -> dict[str, Any]:
-    """The whole answer. `shapes` are by name."""
+def as_json(result: Sizing) -> dict[str, Any]:
+    """The whole answer."""
     best = result.options[0].nodes if result.options else {}
     return {
         "fitsNow": result.fits_now,
@@ -104,7 +105,7 @@ def as_json(result: Sizing, shapes: Mapping[str, Shape]) -> dict[str, Any]:
                 "cost": _number(shape.cost),
                 "devices": shape.devices,
             }
-            for name, shape in shapes.items()
+            for name, shape in result.shapes.items()
         ],
     }
 

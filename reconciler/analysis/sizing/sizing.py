@@ -19,8 +19,7 @@ from reconciler.analysis.sizing.bounds import (
     needs_of,
     pods_that_fit,
 )
-from reconciler.analysis.sizing.demand import Item
-from reconciler.analysis.sizing.patterns import EmptyNode, Pattern, Shape, place
+from reconciler.analysis.sizing.demand import EmptyNode, Item, Pattern, Shape, place
 from reconciler.analysis.world import NoFit, World
 
 Cover = Mapping[tuple[int, Pattern], int]
@@ -241,6 +240,7 @@ def size(
             for at, item in enumerate(items)
         ),
         tuple(sorted(options, key=lambda one: (one.cost, sum(one.nodes.values()), len(one.nodes)))),
+        {shape.name: shape for shape in shapes},
     )
 
 
