@@ -1,4 +1,4 @@
-"""The command line: `python -m perf` with `list`, `run`, `compare`, `versus`, `plot`, `replay` and others."""
+"""The command line: `python -m perf` with `list`, `run`, `versus`, `plot`, `replay` and others."""
 
 import json
 import os
@@ -99,17 +99,6 @@ def run(
                 save(report, out)
     if as_json:
         print(report.model_dump_json(indent=1))
-
-
-@main.command()
-@click.argument("before", type=FILE)
-@click.argument("after", type=FILE)
-def compare(before: Path, after: Path) -> None:
-    """Compare two files that `run --out` wrote."""
-    first, second = load(before), load(after)
-    Console(width=None if sys.stdout.isatty() else 140).print(
-        printing.comparison(first, second), highlight=False
-    )
 
 
 @main.command("page")

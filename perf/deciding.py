@@ -52,7 +52,7 @@ class Decider:
     def over(cls, fleet: Iterable[Json], policy: Policy | None = None) -> "Decider":
         """A decider over a fleet that is listed completely. Reading JSON is not counted.
 
-        What a process does once, such as building the parser of selectors, is done: `cold-start` counts it.
+        What a process does once, such as building the parser of selectors, is done.
         """
         objects = list(map(read, fleet))
         warm_up()

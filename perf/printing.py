@@ -5,11 +5,8 @@ from collections.abc import Iterable, Iterator
 from rich.table import Table
 
 from perf.phases import PREFIX
-from perf.results import Report, Run, Summary, gain
+from perf.results import Run, Summary, gain
 from perf.workload import Workload
-
-NOTEWORTHY = 1.1
-"""Medians that differ by less than this factor are within what repeats of the same code differ by."""
 
 
 def catalogue(workloads: Iterable[Workload]) -> Table:
@@ -69,51 +66,12 @@ def phases(run: Run) -> Iterator[tuple[str, str, str, str]]:
             yield name.removesuffix(" p50"), number(p50.median), number(p99.median), p50.unit
 
 
-def comparison(before: Report, after: Report) -> Table:
-    """The medians of two reports and their ratio; above 1 the second is better."""
-    table = Table(box=None, pad_edge=False)
-    table.add_column("figure")
-    for heading in (before.commit or "first", after.commit or "second", "gain"):
-        table.add_column(heading, justify="right")
-    table.add_column("")
-    known = {(run.workload, run.case): run for run in before.runs}
-    for run in after.runs:
-        old = known.get((run.workload, run.case))
-        if old is None:
-            continue
-        table.add_section()
-        differs = (
-            "" if old.size == run.size else f"sizes differ: {size_text(old.size)} and {size_text(run.size)}"
-        )
-        table.add_row(f"[bold]{run.title}", str(old.calibration), str(run.calibration), "", differs)
-        for was, now in _pairs(old, run):
-            times = gain(was, now)
-            table.add_row(f"  {now.name}", _with_unit(was), _with_unit(now), f"{times:.2f}", _verdict(times))
-        table.add_row("  peak memory", f"{max(old.peak_mib):.0f} MiB", f"{max(run.peak_mib):.0f} MiB", "", "")
-    return table
-
-
-def _pairs(old: Run, new: Run) -> list[tuple[Summary, Summary]]:
-    before = {figure.name: figure for figure in old.figures}
-    return [(before[now.name], now) for now in new.figures if now.name in before and now.better]
-
-
-def _verdict(times: float) -> str:
-    if times >= NOTEWORTHY:
-        return "[green]better"
-    return "[red]worse" if times <= 1 / NOTEWORTHY else ""
-
-
 def beside(run: Run, figure: Summary) -> tuple[str, str]:
     """What the other allocator needed for the same, and how many times better we are; empty if unknown."""
     theirs = run.beside(figure)
     if theirs is None:
         return "", ""
     return number(theirs.median), f"{gain(theirs, figure):,.1f}x"
-
-
-def _with_unit(figure: Summary) -> str:
-    return f"{number(figure.median)} {figure.unit}"
 
 
 def number(value: float) -> str:

@@ -1,14 +1,13 @@
-"""Bursts: many claims of one template or of several, decided one by one, and by the loop of the process."""
+"""Bursts: many claims of one template, decided one by one, and by the loop of the process."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
 
 from perf.deciding import Decider, Wrong, audit, devices_of
-from perf.fleets import gpus, mig
+from perf.fleets import gpus
 from perf.fleets.objects import Json, claim, exactly
 from perf.turns import take_turns
 from perf.workload import Figure, Outcome, Progress, Size, Workload
-from perf.workloads.mig import drawn_profiles
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import GATE, Pod
@@ -17,28 +16,7 @@ from reconciler.api.versions.reading import decode
 
 def whole(size: Size, progress: Progress) -> Outcome:
     """Pods of one template with one GPU each."""
-    return _burst(lambda: gpus.fleet(size["nodes"]), _alike(exactly("gpu", gpus.CLASS), size), progress)
-
-
-def tied(size: Size, progress: Progress) -> Outcome:
-    """Pods of one template with two GPUs of one NUMA node each."""
-    request = exactly("gpus", gpus.CLASS, count=2)
-    return _burst(lambda: gpus.fleet(size["nodes"]), _alike(request, size, gpus.NUMA), progress)
-
-
-def partitions(size: Size, progress: Progress) -> Outcome:
-    """Pods of one template with one partition each."""
-    request = mig.partition("partition", "1g.5gb")
-    return _burst(lambda: mig.fleet(size["nodes"]), _alike(request, size), progress)
-
-
-def mixed(size: Size, progress: Progress) -> Outcome:
-    """Claims of one partition each, of all profiles in a random order."""
-    raws = [
-        claim(f"claim-{number:05}", [mig.partition("partition", profile)])
-        for number, profile in enumerate(drawn_profiles(size["claims"]))
-    ]
-    return _burst(lambda: mig.fleet(size["nodes"]), raws, progress)
+    return _burst(lambda: gpus.fleet(size["nodes"]), _alike(size), progress)
 
 
 def pods(size: Size, progress: Progress) -> Outcome:
@@ -47,15 +25,15 @@ def pods(size: Size, progress: Progress) -> Outcome:
     def fleet() -> Iterable[Json]:
         return map(_with_room, gpus.fleet(size["nodes"]))
 
-    raws = _alike(exactly("gpu", gpus.CLASS), size)
+    raws = _alike(size)
     for number, raw in enumerate(raws):
         raw["metadata"]["ownerReferences"] = [_owner(number)]
     return _burst(fleet, raws, progress, of_pods=True)
 
 
-def _alike(request: Json, size: Size, match: str = "") -> list[Json]:
+def _alike(size: Size) -> list[Json]:
     """Claims of one template."""
-    return [claim(f"claim-{number:05}", [request], match=match) for number in range(size["claims"])]
+    return [claim(f"claim-{number:05}", [exactly("gpu", gpus.CLASS)]) for number in range(size["claims"])]
 
 
 def _burst(
@@ -155,31 +133,10 @@ WORKLOADS = [
         tiny={"nodes": 4, "claims": 9},
     ),
     Workload(
-        "burst-numa",
-        "the same for two GPUs of one NUMA node",
-        tied,
-        {"": {"nodes": 1250, "claims": 1001}},
-        tiny={"nodes": 4, "claims": 9},
-    ),
-    Workload(
         "burst-pods",
         "the same for pods with one GPU each",
         pods,
         {"": {"nodes": 1250, "claims": 1001}},
         tiny={"nodes": 4, "claims": 9},
-    ),
-    Workload(
-        "burst-mig",
-        "the same for a partition of a GPU",
-        partitions,
-        {"": {"nodes": 200, "claims": 1001}},
-        tiny={"nodes": 2, "claims": 9},
-    ),
-    Workload(
-        "burst-mixed",
-        "the same for partitions of all profiles in a random order",
-        mixed,
-        {"": {"nodes": 200, "claims": 1001}},
-        tiny={"nodes": 2, "claims": 9},
     ),
 ]

@@ -1,6 +1,5 @@
 """Partitionable GPUs: filling a fleet with partitions, four partitions of one GPU, and what cannot be."""
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from numpy.random import default_rng
@@ -20,15 +19,11 @@ from perf.workload import (
     one_by_one,
     rate,
 )
-from reconciler.allocation.policies.demand import Demand, Shape
-from reconciler.allocation.policies.least_loss import LeastLoss
 from reconciler.api.objects.claims import ResourceClaim
 
 SEED = 4815
 ASKED = 400
 """Claims of `fill` that another allocator is asked"""
-TURN = 50
-"""Claims that one policy decides before the next takes its turn"""
 
 
 def drawn_profiles(count: int, seed: int = SEED) -> list[str]:
@@ -74,32 +69,6 @@ def fill_problem(size: Size) -> tuple[Iterable[Json], list[Json]]:
     profiles = drawn_profiles(size["claims"])[:ASKED]
     claims = [partition_claim_json(number, profile) for number, profile in enumerate(profiles)]
     return mig.fleet(size["nodes"]), claims
-
-
-def by_policy(size: Size, progress: Progress) -> Outcome:
-    """The same claims by first fit and by least-loss, in turns, so that both meet the same machine."""
-    profiles = drawn_profiles(size["claims"])
-    asked = Counter(profiles)
-    demand = Demand(
-        tuple(Shape(partition_claim(0, name).spec, 0, times) for name, times in sorted(asked.items()))
-    )
-    first_fit = Decider.over(mig.fleet(size["nodes"]))
-    least_loss = Decider.over(mig.fleet(size["nodes"]), LeastLoss(demand))
-    for start in range(0, len(profiles), TURN):
-        for decider in (first_fit, least_loss):
-            for number, profile in enumerate(profiles[start : start + TURN], start=start):
-                decider.decide(partition_claim(number, profile))
-        progress(min(start + TURN, len(profiles)), len(profiles))
-    figures = []
-    for name, decider in (("first-fit", first_fit), ("least-loss", least_loss)):
-        audit(decider.store, decider.granted)
-        figures.append(
-            Figure(f"claims/s of processor time, {name}", len(profiles) / decider.processor, "/s", "more")
-        )
-        figures += latencies(decider.seconds, f"claim, {name},")
-        figures.append(Figure(f"granted, {name}", len(decider.granted), "claims", ""))
-    share = first_fit.processor / least_loss.processor * 100
-    return Outcome([*figures, Figure("rate of least-loss, part of first-fit", share, "%", "more")])
 
 
 def multi(size: Size, progress: Progress) -> Outcome:
@@ -151,13 +120,6 @@ WORKLOADS = [
         {"": {"nodes": 50, "claims": 2000}},
         tiny={"nodes": 1, "claims": 40},
         oracle=OracleTask(fill_problem, first_rates),
-    ),
-    Workload(
-        "mig-policies",
-        "the claims of mig-fill by first fit and by least-loss in turns",
-        by_policy,
-        {"": {"nodes": 50, "claims": 2000}},
-        tiny={"nodes": 1, "claims": 40},
     ),
     Workload(
         "mig-multi",

@@ -1,4 +1,4 @@
-"""Result files are read as they were written, compared by what is better, and drawn."""
+"""Result files are read as they were written, and drawn."""
 
 from io import StringIO
 
@@ -7,7 +7,7 @@ from rich.console import Console
 
 from docs import main_results
 from perf.page import page
-from perf.printing import comparison, run_table
+from perf.printing import run_table
 from perf.results import ROOT, Calibration, Machine, Report, Run, latest, load, save, summed_up
 from perf.workload import Curve, Figure, Outcome
 
@@ -49,12 +49,6 @@ def test_figures_are_summed_up_over_repeats_with_the_worst_as_p99():
 def test_a_result_file_is_read_as_it_was_written(tmp_path):
     save(a_report(), tmp_path / "results.json")
     assert load(tmp_path / "results.json") == a_report()
-
-
-def test_more_is_better_for_rates_and_less_for_times():
-    rows = printed(comparison(a_report(), a_report(rate=200.0, seconds=4.0))).splitlines()
-    assert any("claims/s" in row and "2.00" in row and "better" in row for row in rows)
-    assert any("load" in row and "0.50" in row and "worse" in row for row in rows)
 
 
 def test_the_figures_of_the_same_run_stand_beside_ours():

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from perf.catalogue import WORKLOADS
-from perf.fleets import gpus, mig, nics, torus
+from perf.fleets import gpus, mig, torus
 from perf.live import Pace
 from perf.phases import PHASES, PREFIX, figures, lengths, shares
 from perf.printing import phases_table
@@ -82,7 +82,6 @@ FLEETS = {
     "mig": lambda: mig.fleet(1),
     "gpus": lambda: gpus.fleet(3),
     "torus": lambda: torus.fleet(1),
-    "nics": lambda: nics.fleet(2),
 }
 
 
