@@ -215,7 +215,7 @@ def defragment(
 
 def _concerned(plan: moves_planner.Plan, goal: goals.AnyGoal) -> list[int]:
     """The fields that gain, then those where pods go."""
-    into = [field for move in plan.moves for field in goal.fields_of(move.place.rows)]
+    into = [field for move in plan.moves for field in goal.fields_of(move.rows)]
     return list(dict.fromkeys([*(step.option.field for step in plan.steps), *into]))
 
 
@@ -229,8 +229,8 @@ def _pod_move(planned: moves_planner.PlannedMove, fleet: Fleet) -> PodMove:
         claims=tuple(claim.key for claim in mover.claims),
         node=mover.node,
         devices=tuple(map(fleet.id_of, mover.rows.tolist())),
-        to_node=planned.place.granted.node,
-        to_devices=tuple(map(fleet.id_of, planned.place.rows.tolist())),
+        to_node=planned.granted.node,
+        to_devices=tuple(map(fleet.id_of, planned.rows.tolist())),
     )
 
 
@@ -310,7 +310,7 @@ def problem(
             place = places.decide(mover, trial.snapshot, move.to_node, rows) if suits else None
             if place is None or set(place.rows.tolist()) != set(rows.tolist()):
                 return f"what replaces pod {move.pod} does not fit on {move.to_node} any more"
-            trial.place(place.granted.plans, mover.pod, move.to_node)
+            moves_planner.settle(place, trial)
             holds.give_back(mover.rows)
             holds.take(place.rows)
     counted = sum(goal.count(at, holds).least for at in range(goal.fields))

@@ -53,9 +53,10 @@ class Ended(StrEnum):
     """To the first plan that was found"""
 
 
-class PlaceOfMover(Struct, frozen=True):
-    """Devices for a pod, decided by the allocator."""
+class PlannedMove(Struct, frozen=True):
+    """One pod, evicted and placed elsewhere by the allocator."""
 
+    mover: Mover
     granted: Granted
     rows: Rows
     """(n,) the devices"""
@@ -74,7 +75,7 @@ class Places:
 
     def first(
         self, mover: Mover, snapshot: Snapshot, worse: Codes, accepts: Callable[[Rows], bool]
-    ) -> PlaceOfMover | None:
+    ) -> PlannedMove | None:
         """A place for a pod on a snapshot without it; None if at most MOST_TRIED decisions find none.
 
         worse (D,)  devices with a higher number are tried later
@@ -109,7 +110,7 @@ class Places:
                 return place
         return None
 
-    def decide(self, mover: Mover, snapshot: Snapshot, node: str, among: Rows) -> PlaceOfMover | None:
+    def decide(self, mover: Mover, snapshot: Snapshot, node: str, among: Rows) -> PlannedMove | None:
         """The allocator's answer on one node with some devices."""
         self.tried += 1
         only = within(mover.claims, among.tolist(), snapshot)
@@ -119,7 +120,7 @@ class Places:
                 self.ended.add(Ended.STEPS)
             return None
         rows = [row for device in devices_of(found.plans) for row in snapshot.fleet.rows_of(device)]
-        return PlaceOfMover(found, np.array(rows, dtype=np.intp))
+        return PlannedMove(mover, found, np.array(rows, dtype=np.intp))
 
     def _single(
         self, rows: Rows, worse: Codes, snapshot: Snapshot, accepts: Callable[[Rows], bool]
@@ -164,13 +165,6 @@ class Limit(Struct, frozen=True):
     """Moves from which on nothing is added; None for any number"""
     more: Callable[[], bool] = lambda: True
     """Whether somebody still wants the plan"""
-
-
-class PlannedMove(Struct, frozen=True):
-    """One pod, evicted and placed elsewhere."""
-
-    mover: Mover
-    place: PlaceOfMover
 
 
 class PlannedStep(Struct, frozen=True):
@@ -282,7 +276,7 @@ class Planner:
             if step is not None:
                 done.append(step)
                 moved.update(option.movers)
-                rows = [rows for move in step.moves for rows in (move.mover.rows, move.place.rows)]
+                rows = [rows for move in step.moves for rows in (move.mover.rows, move.rows)]
                 changed = self._goal.fields_of(np.concatenate(rows))
                 left = [one for one in left if one.field not in changed]
                 left += [one for at in changed for one in self._again(at, moved) if one != without]
@@ -308,7 +302,7 @@ class Planner:
         self._holds, self._counts = self._start[0].copy(), self._start[1].copy()
         for move in (move for step in steps for move in step.moves):
             evict(move.mover, self._trial)
-            self._trial.place(move.place.granted.plans, move.mover.pod, move.place.granted.node)
+            settle(move, self._trial)
 
     def _rank(self, option: options.Option, wanted: int) -> tuple[float, int, int, tuple[int, ...]]:
         """Fewest moves for what is still wanted; then the smallest pods, which find a place more easily."""
@@ -346,14 +340,14 @@ class Planner:
         for mover in movers:
             evict(mover, trial)
             worse = np.append(counts > 0, False)[goal.of].astype(np.int32)  # something can be lost there
-            place = self._places.first(mover, trial.snapshot, worse, accepts)
-            if place is None:
+            move = self._places.first(mover, trial.snapshot, worse, accepts)
+            if move is None:
                 trial.back_to(mark)
                 return None
-            holds.take(place.rows)
-            count(place.rows)
-            trial.place(place.granted.plans, mover.pod, place.granted.node)
-            moves.append(PlannedMove(mover, place))
+            holds.take(move.rows)
+            count(move.rows)
+            settle(move, trial)
+            moves.append(move)
         gain = int(counts.sum() - self._counts.sum())
         self._holds, self._counts = holds, counts
         return PlannedStep(option, gain, tuple(moves))
@@ -364,6 +358,11 @@ def evict(mover: Mover, trial: Trial) -> None:
     for claim in mover.claims:
         trial.release(claim.metadata.uid)
     trial.remove(mover.key)
+
+
+def settle(move: PlannedMove, trial: Trial) -> None:
+    """Count a pod at its new place."""
+    trial.place(move.granted.plans, move.mover.pod, move.granted.node)
 
 
 def _gain(steps: Iterable[PlannedStep]) -> int:

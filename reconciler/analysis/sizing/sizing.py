@@ -9,16 +9,8 @@ from math import ceil
 
 from reconciler.allocation.dra.budget import STEPS
 from reconciler.analysis.capacity.measure import Solver
+from reconciler.analysis.sizing import bounds
 from reconciler.analysis.sizing.answer import Group, ItemAnswer, Option, Sizing
-from reconciler.analysis.sizing.bounds import (
-    Candidate,
-    Supply,
-    candidate,
-    free_room,
-    least_cost,
-    needs_of,
-    pods_that_fit,
-)
 from reconciler.analysis.sizing.demand import EmptyNode, Item, Pattern, Shape, place
 from reconciler.analysis.world import NoFit, World
 
@@ -29,12 +21,12 @@ MOST_STEPS = 20_000
 """Choices that the exact search examines"""
 
 
-def cost_of(cover: Cover, candidates: Sequence[Candidate]) -> Fraction:
+def cost_of(cover: Cover, candidates: Sequence[bounds.Candidate]) -> Fraction:
     """What the nodes cost together."""
     return sum((nodes * candidates[at].cost for (at, _), nodes in cover.items()), start=Fraction(0))
 
 
-def best_cover(wanted: Pattern, candidates: Sequence[Candidate]) -> Cover | None:
+def best_cover(wanted: Pattern, candidates: Sequence[bounds.Candidate]) -> Cover | None:
     """The cheapest of several greedy covers; with equal costs the one with the fewest nodes.
 
     None if no candidate can hold some item.
@@ -48,7 +40,7 @@ def best_cover(wanted: Pattern, candidates: Sequence[Candidate]) -> Cover | None
     return min(found, key=lambda cover: (cost_of(cover, candidates), sum(cover.values())))
 
 
-def _strategies(wanted: Pattern, candidates: Sequence[Candidate]) -> Iterator[list[tuple[int, ...]]]:
+def _strategies(wanted: Pattern, candidates: Sequence[bounds.Candidate]) -> Iterator[list[tuple[int, ...]]]:
     """Orders of items to fill a node with. The largest first is usually best; others lead with one item."""
     items = [item for item, count in enumerate(wanted) if count]
     largest = sorted(items, key=lambda item: max(one.copies[item] for one in candidates))
@@ -59,7 +51,9 @@ def _strategies(wanted: Pattern, candidates: Sequence[Candidate]) -> Iterator[li
         yield [*leading, tuple(reversed(largest))]
 
 
-def _greedy(wanted: Pattern, candidates: Sequence[Candidate], orders: Sequence[tuple[int, ...]]) -> Cover:
+def _greedy(
+    wanted: Pattern, candidates: Sequence[bounds.Candidate], orders: Sequence[tuple[int, ...]]
+) -> Cover:
     """Add the node that holds most for its cost, as often as its pattern is left; at the end the cheapest.
 
     An item counts as much as the cheapest way to hold it alone.
@@ -94,7 +88,7 @@ def _greedy(wanted: Pattern, candidates: Sequence[Candidate], orders: Sequence[t
 
 
 def exact_cover(
-    wanted: Pattern, candidates: Sequence[Candidate], known: Cover, at_least: Fraction
+    wanted: Pattern, candidates: Sequence[bounds.Candidate], known: Cover, at_least: Fraction
 ) -> tuple[Cover, bool]:
     """Search for a cheaper cover than a known one; and whether the result is proven cheapest (SIZE-2)."""
     kinds: list[tuple[int, Pattern]] = []
@@ -112,7 +106,7 @@ class _CoverSearch:
     def __init__(
         self,
         kinds: Sequence[tuple[int, Pattern]],
-        candidates: Sequence[Candidate],
+        candidates: Sequence[bounds.Candidate],
         known: Cover,
         at_least: Fraction,
     ) -> None:
@@ -190,10 +184,13 @@ def size(
     The free devices of the fleet are used first. The world changes for the time of the call only.
     """
     snapshot, solver = world.store.snapshot_for(world.own), Solver()
-    needs = needs_of(items, snapshot)
+    needs = bounds.needs_of(items, snapshot)
     progress("placing on the fleet")
     with world.trial() as trial:
-        room, pods = free_room(items, world.nodes), [pods_that_fit(item, world.nodes) for item in items]
+        room, pods = (
+            bounds.free_room(items, world.nodes),
+            [bounds.pods_that_fit(item, world.nodes) for item in items],
+        )
         alone: list[NoFit | None] = []
         for item in items:
             alone.append(place(item.copy(0), trial, steps))
@@ -205,7 +202,7 @@ def size(
         for shape in shapes:
             node = EmptyNode(shape, items, classes, snapshot.rules, steps)
             solver.begin()
-            candidates.append(candidate(node, Supply(needs, node.snapshot, solver), items))
+            candidates.append(bounds.candidate(node, bounds.Supply(needs, node.snapshot, solver), items))
         placed, refused = [0] * len(items), dict[int, NoFit]()
         size = [max((one.copies[at] for one in candidates), default=0) for at in range(len(items))]
         # First those that no shape holds, then those of which a node holds the fewest.
@@ -217,13 +214,13 @@ def size(
                 else:
                     refused[at] = why
     solver.begin()
-    free = Supply(needs, snapshot, solver)
+    free = bounds.Supply(needs, snapshot, solver)
     wanted = tuple(item.count - there for item, there in zip(items, placed, strict=True))
     options: list[Option] = []
     if any(wanted):
         progress("covering the demand")
         for chosen in _choices(candidates, wanted):
-            bound = least_cost(items, needs, chosen, free, pods, room)
+            bound = bounds.least_cost(items, needs, chosen, free, pods, room)
             option = _option(chosen, wanted, bound, alone=len(nothing) == len(items))
             if option is not None and option.nodes not in [one.nodes for one in options]:
                 options.append(option)
@@ -244,7 +241,7 @@ def size(
     )
 
 
-def _choices(candidates: Sequence[Candidate], wanted: Pattern) -> Iterable[Sequence[Candidate]]:
+def _choices(candidates: Sequence[bounds.Candidate], wanted: Pattern) -> Iterable[Sequence[bounds.Candidate]]:
     """Each shape alone, then all that hold any of what is wanted."""
     for one in candidates:
         yield [one]
@@ -256,7 +253,7 @@ def _choices(candidates: Sequence[Candidate], wanted: Pattern) -> Iterable[Seque
 
 
 def _option(
-    candidates: Sequence[Candidate], wanted: Pattern, bound: Fraction, *, alone: bool
+    candidates: Sequence[bounds.Candidate], wanted: Pattern, bound: Fraction, *, alone: bool
 ) -> Option | None:
     """The cheapest nodes that are found. `alone` says that the fleet can take none of the demand.
 

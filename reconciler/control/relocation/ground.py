@@ -26,7 +26,6 @@ from reconciler.state.pods.groups import PodGroups
 from reconciler.state.store import Store
 from reconciler.state.trial import with_plans
 
-Name = TypeVar("Name")
 Thing = TypeVar("Thing")
 Facts = tuple[object, ...] | None
 """What counts of an object; None if it does not exist"""
@@ -119,37 +118,54 @@ def changed(
     """
     victims = [victim.key for victim in leaving]
     freed = [key for victim in leaving for key, _ in victim.frees]
-    pods = [*victims, *(pod.key for pod in waiting)]
+    claims, pods = [*freed, *wanted], [*victims, *(pod.key for pod in waiting)]
     gangs = {gang for key in pods if (pod := before.pods.get(key)) and (gang := gang_of(pod))}
-    nodes = {place.node for place in places}
-    nodes |= {before.pods[key].spec.node_name for key in victims if key in before.pods}
+    there = [place.node for place in places]
+    nodes = {*there, *(before.pods[key].spec.node_name for key in victims if key in before.pods)}
     pools = {device.pool_id for place in places for device in place.devices}
     pools |= {pool for key in freed for pool in _pools(before.claims.get(key))}
+
+    def who(ground: Ground) -> Named:
+        for key in pods:
+            yield f"pod {key}", _pod(ground.pods.get(key))
+        for key in claims:
+            yield f"claim {key}", _claim(ground.claims.get(key))
+        for gang in sorted(gangs):
+            yield f"gang {gang}", (group := ground.groups.get(gang)) and group.spec
+
+    def where(ground: Ground) -> Named:
+        for key in victims:
+            yield f"the budgets of pod {key}", _budgets(ground, key)
+        for name in sorted(nodes):
+            yield f"node {name}", (node := ground.nodes.get(name)) and relevant(node)
+            yield f"the pods on node {name}", _hosted(ground, name)
+        for pod in waiting:
+            what = f"the volumes of pod {pod.key}, or pods that it must be near to or away from,"
+            yield what, surroundings(pod, there, ground.nodes)
+        yield "a DeviceClass", ground.classes
+        yield "a DeviceTaintRule", ground.taint_rules
+
     found = chain(
-        _different("pod", pods, lambda ground, key: _pod(ground.pods.get(key)), before, now),
-        _different(
-            "claim", [*freed, *wanted], lambda ground, key: _claim(ground.claims.get(key)), before, now
-        ),
-        _different("gang", sorted(gangs), _gang, before, now),
+        _different(who, before, now),
         _members(gangs, before, now),
-        _different("the budgets of pod", victims, _budgets, before, now),
-        _different("node", sorted(nodes), _node, before, now),
-        _different("the pods on node", sorted(nodes), _hosted, before, now),
-        _surroundings(waiting, [place.node for place in places], before, now),
-        _pools_changed(pools, before, now),
+        _different(where, before, now),
+        # A pool is built anew when one of its slices changes.
+        (f"pool {one} changed" for one in sorted(pools) if before.fleet.pool(one) is not now.fleet.pool(one)),
         _held_in(pools, before, now),
         _nominated(nodes, pools, own, before, now),
     )
     return next(found, "")
 
 
-def _different(
-    what: str, names: Iterable[Name], of: Callable[[Ground, Name], Facts], before: Ground, now: Ground
-) -> Iterator[str]:
-    """The names for which something differs."""
-    for name in names:
-        if of(before, name) != of(now, name):
-            yield f"{what} {name} changed"
+Named = Iterator[tuple[str, object]]
+"""The names of things, for people, and what counts of each"""
+
+
+def _different(named: Callable[[Ground], Named], before: Ground, now: Ground) -> Iterator[str]:
+    """The things for which something differs."""
+    for (what, then), (_, there) in zip(named(before), named(now), strict=True):
+        if then != there:
+            yield f"{what} changed"
 
 
 def _pod(pod: Pod | None) -> Facts:
@@ -177,11 +193,6 @@ def _claim(claim: ResourceClaim | None) -> Facts:
 
 def _results(claim: ResourceClaim) -> Facts:
     return None if claim.allocation is None else claim.allocation.devices.results
-
-
-def _gang(ground: Ground, gang: GangKey) -> Facts:
-    group = ground.groups.get(gang)
-    return None if group is None else (group.spec,)
 
 
 def _members(gangs: set[GangKey], before: Ground, now: Ground) -> Iterator[str]:
@@ -218,34 +229,11 @@ def _covers(budget: PodDisruptionBudget, pod: Pod) -> bool:
         return False
 
 
-def _node(ground: Ground, name: str) -> Facts:
-    node = ground.nodes.get(name)
-    return None if node is None else relevant(node)
-
-
 def _hosted(ground: Ground, name: str) -> Facts:
     """What each pod takes on a node, and the labels by which others avoid it."""
     charges = {key: charge for key, charge in ground.nodes.room.on(name).items() if key.namespace}
     labels = {key: pod.metadata.labels for key in charges if (pod := ground.pods.get(key)) is not None}
     return charges, labels
-
-
-def _surroundings(pods: Sequence[Pod], nodes: Sequence[str], before: Ground, now: Ground) -> Iterator[str]:
-    """Pods for which volumes, or pods that they must mind, are not as they were."""
-    for pod in pods:
-        if surroundings(pod, nodes, before.nodes) != surroundings(pod, nodes, now.nodes):
-            yield f"the volumes of pod {pod.key}, or pods that it must be near to or away from, changed"
-
-
-def _pools_changed(pools: set[PoolID], before: Ground, now: Ground) -> Iterator[str]:
-    """A pool is built anew when one of its slices changes."""
-    if before.classes is not now.classes and before.classes != now.classes:
-        yield "a DeviceClass changed"
-    if before.taint_rules != now.taint_rules:
-        yield "a DeviceTaintRule changed"
-    for pool in sorted(pools):
-        if before.fleet.pool(pool) is not now.fleet.pool(pool):
-            yield f"pool {pool} changed"
 
 
 def _held_in(pools: set[PoolID], before: Ground, now: Ground) -> Iterator[str]:

@@ -143,7 +143,7 @@ def test_plans_are_valid_and_their_bounds_hold(scene: Scene, profile: str, wante
     found = plan(scene, profile, wanted)
     state, before = list(scene.start), free_count(scene.machines, scene.start, profile)
     for move in found.moves:
-        (moved,) = move.place.granted.plans
+        (moved,) = move.granted.plans
         pod = int(moved.claim.name.removeprefix("p"))
         devices = tuple(result.device for result in moved.allocation.devices.results)
         state[pod] = (int(moved.node.removeprefix("n")), devices)
