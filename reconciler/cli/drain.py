@@ -1,6 +1,7 @@
 """`dra-reconciler drain`: whether everything that uses nodes or devices can go elsewhere. Writes nothing."""
 
 import sys
+from typing import TextIO
 
 import click
 
@@ -9,11 +10,12 @@ from reconciler.analysis.world import World
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli.connection import Connection
 from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
-from reconciler.cli.make_room import print_drain
+from reconciler.cli.make_room import leaving_table
 from reconciler.cli.names import completing
 from reconciler.cli.options import fleet_options
-from reconciler.cli.output import echo_value, track_progress
+from reconciler.cli.output import Console, echo_value, print_line, print_table, track_progress
 from reconciler.cli.world import read_world
+from reconciler.errors import counted
 
 
 @click.command()
@@ -75,3 +77,30 @@ def _remove(
     if not found.devices:
         raise NoAnswer(f"there is no device {what}")
     return found
+
+
+def print_drain(answer: draining.DrainAnswer, out: TextIO) -> None:
+    """Print the verdict, then the steps in order, then what cannot go."""
+    console = Console(out)
+    moving = [step for step in answer.steps if step.move.refusal is None]
+    if not answer.steps and not answer.unused:
+        print_line(console, "empty: nothing that has to go elsewhere")
+    elif answer.empties:
+        print_line(console, f"can be emptied, in this order: {counted(len(moving), 'step')}")
+    else:
+        what = "cannot be emptied" if not answer.gave_up else "no way found to empty it, a search gave up"
+        how = "" if answer.proved else "; another order might help"
+        left = len(answer.stuck) + len(answer.unused)
+        print_line(console, f"{what}: {left} of {len(answer.steps) + len(answer.unused)}{how}")
+    for step in moving:
+        if step.waits_for:
+            pods = ", ".join(map(str, step.move.unit.pods))
+            print_line(console, f"budget {step.waits_for[0]} allows no eviction now: {pods}")
+    if answer.ignored:
+        print_line(console, f"stay with their node: {', '.join(map(str, answer.ignored))}")
+    for claim in answer.unused:
+        print_line(console, f"claim {claim} holds devices without a pod: deallocate or delete it")
+    for heading, steps in (("GOES TO", moving), ("COULD GO TO", answer.stuck)):
+        if steps:
+            console.print()
+            print_table(console, leaving_table((step.move for step in steps), answer.devices, heading))

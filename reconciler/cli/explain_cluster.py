@@ -2,31 +2,35 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from random import random
 from typing import Any
 
+from reconciler.aio.queue import Queue
 from reconciler.allocation.alignment.deciding import decide as decide_claims
 from reconciler.allocation.dra.budget import STEPS, UNLIMITED
 from reconciler.allocation.gangs.deciding import decide_gang
 from reconciler.allocation.gangs.kinds import GangGranted, GangUnsatisfied
 from reconciler.allocation.placement.placing import refusal_reason
 from reconciler.allocation.pod_devices import PodRefusal
-from reconciler.allocation.policies.selection import Policies
+from reconciler.allocation.policies.selection import PLAIN, Policies
+from reconciler.api.objects.changes import Refused, Replaced
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GangKey
-from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.plan import Granted, Unsatisfied
 from reconciler.api.objects.semantics import Semantics
+from reconciler.api.objects.storage import STORAGE
 from reconciler.api.plugins import kinds_of_plugins, serving
 from reconciler.api.versions.reading import read
-from reconciler.cli.cluster import KINDS, held_room_lines, list_objects, split_held_room
+from reconciler.cli.cluster import KINDS, held_room_lines, list_objects, split_held_room, waits_for_volumes
 from reconciler.cli.connection import Connection
 from reconciler.cli.input import read_valid
-from reconciler.cli.world import intake_of, planners
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve, UngateAll
 from reconciler.control.handler import Blocked, Decide, Idle
 from reconciler.control.intake import Intake
 from reconciler.control.offline import made_by_scheduler
-from reconciler.control.ownership import MANAGED
+from reconciler.control.ownership import MANAGED, Ownership
+from reconciler.control.planner import Planner
 from reconciler.control.units import Kind, Unit, gang_unit
 from reconciler.errors import Malformed, Rejected
 from reconciler.library import explaining
@@ -39,6 +43,49 @@ Options = Mapping[str, str]
 _UNGATED = (
     "dra-reconciler serves only pods with the scheduling gate dra-reconciler.io/allocation; this pod has none"
 )
+
+
+_ON_DEMAND = ("Namespace", "PodGroup", "CompositePodGroup", "CoschedulingPodGroup", *STORAGE)
+"""Listed if a pod needs them; the store receives them first"""
+
+
+def intake_of(raws: Iterable[Mapping[str, Any]], rules: Semantics) -> Intake:
+    """The state of a cluster. Needs a running loop."""
+    queue: Queue[Unit] = Queue(base=1.0, cap=1.0, random=random)
+    intake = Intake(Store(rules), queue, KINDS, lambda _: None)
+    for listing in listings(raws):
+        intake.take(listing)
+    return intake
+
+
+def planners(intake: Intake, policies: Policies = PLAIN) -> tuple[Planner, GangPlanner]:
+    """What units need, and what gangs need, if every claim and device is ours."""
+    ours = Ownership(all_claims=True, alone=True)
+    planner = Planner(intake.store, intake.roster, intake.placement, ours, intake.reclaimed, lambda: policies)
+    return planner, GangPlanner.of(intake, planner)
+
+
+def listings(raws: Iterable[Mapping[str, Any]]) -> Iterable[Replaced]:
+    """The objects of a cluster as listings, one for each of KINDS, and of kinds listed on demand."""
+    raws = list(raws)
+    kinds = (*_ON_DEMAND, *KINDS)
+    storage = any(raw["kind"] == "Pod" and waits_for_volumes(raw) for raw in raws)
+    objects: dict[str, list[ApiObject]] = {kind: [] for kind in kinds}
+    refused: dict[str, list[Refused]] = {kind: [] for kind in kinds}
+    for raw in raws:
+        kind = raw["kind"]
+        try:
+            found = read(raw)
+            objects[type(found).__name__].append(found)
+        except Malformed as exc:
+            metadata = raw["metadata"]
+            key = ObjectKey(metadata.get("namespace", ""), metadata["name"])
+            refused[kind].append(Refused(kind, key, str(exc)))
+    return [
+        Replaced(kind, tuple(objects[kind]), tuple(refused[kind]))
+        for kind in kinds
+        if kind not in ("Namespace", *STORAGE) or objects[kind] or (storage and kind in STORAGE)
+    ]
 
 
 def pod_of_plugin(

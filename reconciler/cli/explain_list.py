@@ -27,10 +27,9 @@ from reconciler.cli.cluster import KINDS, connected, following, from_cluster, li
 from reconciler.cli.connection import Connection
 from reconciler.cli.exits import exit_unless
 from reconciler.cli.explain import FITS
-from reconciler.cli.explain_cluster import answer_now, gang_now
+from reconciler.cli.explain_cluster import answer_now, gang_now, intake_of, planners
 from reconciler.cli.input import read_files
 from reconciler.cli.options import FOR_PEOPLE, Clock
-from reconciler.cli.world import intake_of, planners
 from reconciler.control.gangs.planner import GangPlanner
 from reconciler.control.handler import Blocked, Decide
 from reconciler.control.intake import Intake

@@ -2,25 +2,43 @@
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 import click
 from msgspec.structs import replace
 
-from reconciler.analysis.relocation.drain import DrainAnswer
+from reconciler.allocation.placement.order import queue_key
 from reconciler.analysis.relocation.leaving import Move
 from reconciler.analysis.relocation.make_room import COSTS, TRIES, Advice
 from reconciler.analysis.relocation.make_room import make_room as find_room
-from reconciler.analysis.world import Place
+from reconciler.analysis.world import Place, Wanted, WantedGang, WantedPod, World
+from reconciler.api.objects.core import is_live
+from reconciler.api.objects.gangs import GangKey, gang_of
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.semantics import Semantics
+from reconciler.api.objects.similar_names import similar_key
+from reconciler.api.plugins import serving
 from reconciler.cli.connection import Connection
 from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
 from reconciler.cli.names import completing
 from reconciler.cli.options import fleet_options, namespace_of, namespace_option
 from reconciler.cli.output import Console, Table, echo_value, print_line, print_table, track_progress
-from reconciler.cli.world import Asking, Waiting, read_world
+from reconciler.cli.world import read_world
+from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve
+from reconciler.control.handler import Blocked, Decide
+from reconciler.control.ownership import Ownership
+from reconciler.control.planner import Planner
+from reconciler.control.units import GangRoster, Kind, Roster, Unit, gang_unit
 from reconciler.errors import counted
+
+
+class Waiting(NamedTuple):
+    """What is asked about, or why there is nothing to ask."""
+
+    wanted: Wanted | None
+    message: str = ""
+    placed: bool = False
+    """Without a question: whether it has its devices"""
 
 
 @click.command("make-room")
@@ -148,33 +166,6 @@ def _proof(advice: Advice) -> str:
     return f"proved: no other set {', or '.join(known)}; the rest is not proved"
 
 
-def print_drain(answer: DrainAnswer, out: TextIO) -> None:
-    """Print the verdict, then the steps in order, then what cannot go."""
-    console = Console(out)
-    moving = [step for step in answer.steps if step.move.refusal is None]
-    if not answer.steps and not answer.unused:
-        print_line(console, "empty: nothing that has to go elsewhere")
-    elif answer.empties:
-        print_line(console, f"can be emptied, in this order: {counted(len(moving), 'step')}")
-    else:
-        what = "cannot be emptied" if not answer.gave_up else "no way found to empty it, a search gave up"
-        how = "" if answer.proved else "; another order might help"
-        left = len(answer.stuck) + len(answer.unused)
-        print_line(console, f"{what}: {left} of {len(answer.steps) + len(answer.unused)}{how}")
-    for step in moving:
-        if step.waits_for:
-            pods = ", ".join(map(str, step.move.unit.pods))
-            print_line(console, f"budget {step.waits_for[0]} allows no eviction now: {pods}")
-    if answer.ignored:
-        print_line(console, f"stay with their node: {', '.join(map(str, answer.ignored))}")
-    for claim in answer.unused:
-        print_line(console, f"claim {claim} holds devices without a pod: deallocate or delete it")
-    for heading, steps in (("GOES TO", moving), ("COULD GO TO", answer.stuck)):
-        if steps:
-            console.print()
-            print_table(console, leaving_table((step.move for step in steps), answer.devices, heading))
-
-
 def leaving_table(
     moves: Iterable[Move], devices: Mapping[ObjectKey, Sequence[DeviceID]], where: str = "COULD GO TO"
 ) -> Table:
@@ -212,3 +203,81 @@ def places_table(places: Iterable[Place]) -> Table:
         for row in rows or [(pod, "-", "-", "-", node)]:
             table.add(row)
     return table
+
+
+class Asking:
+    """Finds out what something waits for, as the reconciler would."""
+
+    def __init__(self, world: World) -> None:
+        self._world, self._store = world, world.store
+        self._roster, self._gangs = Roster(), GangRoster(world.groups)
+        for key, pod in self._store.pods.items():
+            self._roster.note(key, pod)
+            self._gangs.note(key, pod)
+        placement, ours = world.placement(), Ownership(all_claims=True, alone=True)
+        self._planner = Planner(self._store, self._roster, placement, ours, ())
+        self._gang_planner = GangPlanner(
+            self._store, self._roster, self._gangs, world.groups, world.nodes.on_demand, self._planner
+        )
+
+    def claim(self, key: ObjectKey, priority: int | None = None) -> Waiting:
+        """What a claim waits for: with its pod, if it has one. Raises NoAnswer if it does not exist."""
+        claim = self._store.claims.get(key)
+        if claim is None:
+            hint = "; there is a pod of that name; use --pod" if key in self._store.pods else ""
+            raise NoAnswer(f"there is no claim {key}{hint or similar_key(key, self._store.claims)}")
+        if claim.allocation is not None:
+            return Waiting(None, "the claim is allocated", placed=True)
+        users = [self._store.pods[user] for user in self._roster.users(key)]
+        if users:
+            return self.pod(min(users, key=queue_key).key, priority)
+        return self._unit(Unit(Kind.CLAIM, key), priority)
+
+    def pod(self, key: ObjectKey, priority: int | None = None) -> Waiting:
+        """What a pod waits for: with its gang, if it is gated. Raises NoAnswer if it does not exist."""
+        pod = self._store.pods.get(key)
+        if pod is None:
+            raise NoAnswer(f"there is no pod {key}{similar_key(key, self._store.pods)}")
+        if not pod.spec.resource_claims and (plugin := serving(pod)) is not None:
+            why = f"the pod requests {plugin.title}; room is made for ResourceClaims only"
+            return Waiting(None, f"{why}; `whatif --without` shows what a removal would change")
+        gang = gang_of(pod)
+        if gang is not None and self._gang_planner.serves(Unit(Kind.POD, key)):
+            return self._gang(self._world.groups.root(gang), priority)
+        return self._unit(Unit(Kind.POD, key), priority)
+
+    def gang(self, key: ObjectKey, priority: int | None = None) -> Waiting:
+        """What a gang waits for. Raises NoAnswer if it does not exist."""
+        gangs = {*self._gangs.known, *self._gangs.named}
+        found = sorted(gang for gang in gangs if (gang.namespace, gang.name) == tuple(key))
+        if not found:
+            known = [ObjectKey(gang.namespace, gang.name) for gang in gangs]
+            raise NoAnswer(f"no pod is of a gang {key}{similar_key(key, known)}")
+        for gang in map(self._world.groups.root, found):
+            if self._gang_planner.serves(gang_unit(gang)) and self._gangs.waits(gang):
+                return self._gang(gang, priority)
+        return Waiting(None, "no pod of the gang waits", placed=True)
+
+    def _gang(self, gang: GangKey, priority: int | None) -> Waiting:
+        match self._gang_planner.next(gang):
+            case Solve(question=question):
+                return Waiting(WantedGang(question, priority))
+            case Blocked(reason=reason, message=message):
+                return Waiting(None, f"{reason}: {message}")
+            case GiveBack(why=why):
+                return Waiting(None, f"the gang is partly written and will be given back: {why}")
+        return Waiting(None, "the gang has its places", placed=True)
+
+    def _unit(self, unit: Unit, priority: int | None) -> Waiting:
+        match self._planner.next(unit):
+            case Decide(claims=claims, held=held, pod=pod):
+                gated = pod is not None and pod.gated
+                sharing = self._planner.sharing(pod, (*claims, *held)) if pod is not None and gated else ()
+                ranked = self._world.groups.ranked(pod) if pod is not None else None
+                return Waiting(WantedPod(claims, ranked, held, tuple(sharing), priority))
+            case Blocked(reason=reason, message=message):
+                return Waiting(None, f"{reason}: {message}")
+        pod = self._store.pods.get(unit.key) if unit.kind is Kind.POD else None
+        if pod is not None and is_live(pod):
+            return Waiting(None, "the pod has no pending claims", placed=True)
+        return Waiting(None, f"the {unit.kind} is finished or being deleted")

@@ -22,7 +22,7 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
-from reconciler.cli.make_room import print_drain
+from reconciler.cli.drain import print_drain
 from reconciler.errors import Rejected
 from tests.tools.builders import Object, gpu_slice, version
 from tests.tools.examples import examples
