@@ -59,41 +59,27 @@ def hinting(annotation: str, value: Any) -> str:
 
 
 CASES = [
-    Case(
-        "duplicate-minor",
-        "two NICs",
-        machine(gpu(0), gpu(1, type="rdma"), gpu(1, type="rdma")),
-        "spec.devices[2].minor",
-        "rdma 1 is also spec.devices[1]",
+    Case("duplicate-minor", "two NICs", machine(gpu(0), gpu(1, type="rdma"), gpu(1, type="rdma"))).at(
+        "spec.devices[2].minor", "rdma 1 is also spec.devices[1]"
     ),
-    Case("koordinator-shape", "a table without minors", partitioned({"1": [{}]}), AT_TABLE, "minors"),
-    Case("koordinator-shape", "a hint that is a list", hinting(HINT, []), f"metadata.annotations[{HINT}]"),
-    Case("api-rules", "a type", machine({"type": "gpuu", "minor": 0}), "spec.devices[0].type", "gpuu"),
-    Case("koordinator-value", "a policy", labelled("honour"), f"metadata.labels[{POLICY}]", "mean Honor?"),
+    Case("koordinator-shape", "a table without minors", partitioned({"1": [{}]})).at(AT_TABLE, "minors"),
+    Case("koordinator-shape", "a hint that is a list", hinting(HINT, [])).at(f"metadata.annotations[{HINT}]"),
+    Case("api-rules", "a type", machine({"type": "gpuu", "minor": 0})).at("spec.devices[0].type", "gpuu"),
+    Case("koordinator-value", "a policy", labelled("honour")).at(f"metadata.labels[{POLICY}]", "mean Honor?"),
     Case(
         "koordinator-value",
         "a policy of a node",
         {**node("n"), "metadata": {"name": "n", "labels": {POLICY: "always"}}},
-        f"metadata.labels[{POLICY}]",
-        "known are Honor, Prefer",
+    ).at(f"metadata.labels[{POLICY}]", "known are Honor, Prefer"),
+    Case("koordinator-value", "a name in a table", partitioned({"1": [one(0, alocationScore=1)]})).at(
+        AT_TABLE, "did you mean allocationScore?"
     ),
-    Case(
-        "koordinator-value",
-        "a name in a table",
-        partitioned({"1": [one(0, alocationScore=1)]}),
-        AT_TABLE,
-        "did you mean allocationScore?",
-    ),
-    Case(
-        "koordinator-value",
-        "a name that makes the table invalid",
-        partitioned({"1": [{"minor": [0]}]}),
-        AT_TABLE,
-        "did you mean minors?",
+    Case("koordinator-value", "a name that makes the table invalid", partitioned({"1": [{"minor": [0]}]})).at(
+        AT_TABLE, "did you mean minors?"
     ),
     *(
-        Case(
-            "koordinator-value", name, hinting(annotation, value), f"metadata.annotations[{annotation}]", says
+        Case("koordinator-value", name, hinting(annotation, value)).at(
+            f"metadata.annotations[{annotation}]", says
         )
         for name, annotation, value, says in (
             ("a type in a hint", HINT, {"gpus": {}}, "did you mean gpu?"),
@@ -116,82 +102,46 @@ CASES = [
             ("an allocate policy", SPEC, {"allocatePolicy": "restricted"}, "did you mean Restricted?"),
         )
     ),
-    Case("partition-table", "no sizes", partitioned({}), AT_TABLE, "has no partitions"),
-    Case("partition-table", "empty sizes", partitioned({"1": []}), AT_TABLE, "has no partitions"),
-    Case("partition-table", "null", partitioned(None), AT_TABLE, "has no partitions"),
-    Case(
-        "partition-table",
-        "a wrong size",
-        partitioned({"1": [one(0)], "2": [one(0, 1), one(0, 0)]}),
-        AT_TABLE,
-        "2[1] is listed under size 2, but has 1",
+    Case("partition-table", "no sizes", partitioned({})).at(AT_TABLE, "has no partitions"),
+    Case("partition-table", "empty sizes", partitioned({"1": []})).at(AT_TABLE, "has no partitions"),
+    Case("partition-table", "null", partitioned(None)).at(AT_TABLE, "has no partitions"),
+    Case("partition-table", "a wrong size", partitioned({"1": [one(0)], "2": [one(0, 1), one(0, 0)]})).at(
+        AT_TABLE, "2[1] is listed under size 2, but has 1"
     ),
-    Case(
-        "partition-table",
-        "a score as text",
-        partitioned({"1": [one(0, allocationScore="1")]}),
-        AT_TABLE,
-        "release ignores the whole table",
+    Case("partition-table", "a score as text", partitioned({"1": [one(0, allocationScore="1")]})).at(
+        AT_TABLE, "release ignores the whole table"
     ),
-    Case(
-        "partition-unknown-gpu",
-        "a minor",
-        partitioned({"1": [one(0)], "2": [one(0, 7)]}),
-        AT_TABLE,
-        "size 2 names minor 7; the GPUs of the Device are 0, 1",
+    Case("partition-unknown-gpu", "a minor", partitioned({"1": [one(0)], "2": [one(0, 7)]})).at(
+        AT_TABLE, "size 2 names minor 7; the GPUs of the Device are 0, 1"
     ),
-    Case(
-        "koordinator-request",
-        "an uneven amount",
-        pod(koordinator_gpu=150),
-        f"{IN_REQUESTS}[koordinator.sh/gpu]",
-        "150",
+    Case("koordinator-request", "an uneven amount", pod(koordinator_gpu=150)).at(
+        f"{IN_REQUESTS}[koordinator.sh/gpu]", "150"
     ),
     Case(
         "koordinator-request",
         "one and a half of core and memory",
         pod(koordinator_gpu_core=150, koordinator_gpu_memory_ratio=150),
+    ).at(
         f"{IN_REQUESTS}[koordinator.sh/gpu-core]",
         "koordinator.sh/gpu-core: 150, koordinator.sh/gpu-memory-ratio: 150",
     ),
-    Case(
-        "koordinator-request",
-        "core without memory",
-        pod(koordinator_gpu_core=50),
-        f"{IN_REQUESTS}[koordinator.sh/gpu-core]",
+    Case("koordinator-request", "core without memory", pod(koordinator_gpu_core=50)).at(
+        f"{IN_REQUESTS}[koordinator.sh/gpu-core]"
     ),
-    Case(
-        "koordinator-request",
-        "of a Deployment",
-        deployment(koordinator_rdma=150),
-        f"spec.template.{IN_REQUESTS}[koordinator.sh/rdma]",
+    Case("koordinator-request", "of a Deployment", deployment(koordinator_rdma=150)).at(
+        f"spec.template.{IN_REQUESTS}[koordinator.sh/rdma]"
     ),
-    Case(
-        "koordinator-request",
-        "of a CronJob",
-        cron_job(koordinator_rdma=150),
-        f"spec.jobTemplate.spec.template.{IN_REQUESTS}[koordinator.sh/rdma]",
+    Case("koordinator-request", "of a CronJob", cron_job(koordinator_rdma=150)).at(
+        f"spec.jobTemplate.spec.template.{IN_REQUESTS}[koordinator.sh/rdma]"
     ),
-    Case(
-        "koordinator-units",
-        "a number of GPUs",
-        pod(koordinator_gpu=2),
-        f"{IN_REQUESTS}[koordinator.sh/gpu]",
-        "is 2 percent of a GPU; 200 is 2 whole",
+    Case("koordinator-units", "a number of GPUs", pod(koordinator_gpu=2)).at(
+        f"{IN_REQUESTS}[koordinator.sh/gpu]", "is 2 percent of a GPU; 200 is 2 whole"
     ),
-    Case(
-        "koordinator-units",
-        "memory without a unit",
-        pod(koordinator_gpu_memory=16),
-        f"{IN_REQUESTS}[koordinator.sh/gpu-memory]",
-        "16 bytes",
+    Case("koordinator-units", "memory without a unit", pod(koordinator_gpu_memory=16)).at(
+        f"{IN_REQUESTS}[koordinator.sh/gpu-memory]", "16 bytes"
     ),
-    Case(
-        "koordinator-units",
-        "percent of whole GPUs",
-        pod(nvidia_gpu=200),
-        f"{IN_REQUESTS}[nvidia.com/gpu]",
-        "200 whole GPUs",
+    Case("koordinator-units", "percent of whole GPUs", pod(nvidia_gpu=200)).at(
+        f"{IN_REQUESTS}[nvidia.com/gpu]", "200 whole GPUs"
     ),
 ]
 

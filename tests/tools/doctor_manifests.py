@@ -15,19 +15,19 @@ GATES = "dra-reconciler.io/device-extensions"
 
 @dataclass(frozen=True)
 class Case:
-    """What a check finds in some manifests: in which field, or fields, and what it says of each."""
+    """Some manifests for a check. `at` says in which field, or fields, it finds what."""
 
     check: str
     name: str
     given: str | Object | Iterable[Object]
     """One object, several, or text"""
-    field: str | tuple[str, ...] = ()
-    says: str = ""
     gates: frozenset[str] = ALL_GATES
+    fields: tuple[str, ...] = ()
+    says: str = ""
 
-    @property
-    def fields(self) -> tuple[str, ...]:
-        return (self.field,) if isinstance(self.field, str) else self.field
+    def at(self, field: str | tuple[str, ...], says: str = "") -> "Case":
+        fields = (field,) if isinstance(field, str) else field
+        return Case(self.check, self.name, self.given, self.gates, fields, says)
 
     @property
     def text(self) -> str:

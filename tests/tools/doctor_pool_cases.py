@@ -48,15 +48,13 @@ REQUESTED = yaml_of(
 )
 
 CASES = [
-    Case("put-right", "an attribute without a type", BARE, f"{D}.attributes.kind"),
-    Case("duplicate-object", "two slices", (ONE, part("s", B, pool="q")), "metadata.name", "a.yaml:2"),
+    Case("put-right", "an attribute without a type", BARE).at(f"{D}.attributes.kind"),
+    Case("duplicate-object", "two slices", (ONE, part("s", B, pool="q"))).at("metadata.name", "a.yaml:2"),
     Case(
         "put-right",
         "a device without basic",
         {**part("s", {"name": "a", "basic": {}}, A, B), "apiVersion": "resource.k8s.io/v1beta1"},
-        E,
-        "has no `basic`, so this device is left out (2 in all)",
-    ),
+    ).at(E, "has no `basic`, so this device is left out (2 in all)"),
     Case(
         "first-revision-limits",
         "two sources",
@@ -65,9 +63,7 @@ CASES = [
             {"name": "b", "composite": {}},
             {"name": "c", "composite": {"consumesCapacityFrom": [{"name": "a"}, {"name": "b"}]}},
         ),
-        "spec.devices[2].composite.consumesCapacityFrom",
-        "has 2 entries; 1 is allowed",
-    ),
+    ).at("spec.devices[2].composite.consumesCapacityFrom", "has 2 entries; 1 is allowed"),
     Case(
         "first-revision-limits",
         "128 mixins and devices",
@@ -75,83 +71,44 @@ CASES = [
             *({"name": f"d{n}", "composite": {}} for n in range(120)),
             mixins=[{"name": f"m{n}", "composite": {}} for n in range(8)],
         ),
-        "spec.devices",
-        "8 mixins and 120 devices",
-    ),
-    Case(
-        "unused-field",
-        "of a preview",
-        REQUESTED,
+    ).at("spec.devices", "8 mixins and 120 devices"),
+    Case("unused-field", "of a preview", REQUESTED).at(
         f"{DRAW}.counters[memory].valueFrom",
         "which needs the feature gate DRASharedConsumableCapacity (preview of 1.38), and that is off",
     ),
-    Case(
-        "preview-field",
-        "with its gate on",
-        REQUESTED,
+    Case("preview-field", "with its gate on", REQUESTED, ALL_GATES | {SHARED_CAPACITY}).at(
         f"{DRAW}.counters[memory].valueFrom",
         "valueFrom belongs to DRASharedConsumableCapacity (preview of 1.38)",
-        ALL_GATES | {SHARED_CAPACITY},
     ),
-    Case("dropped-expression", "only the field", part("s", MIG), f"{D}.compatibleOnlyWith"),
-    Case("pool-incomplete", "one of two", part("s", A, count=2), AT_COUNT, "1 of 2"),
-    Case("pool-incomplete", "two of one", (ONE, part("t", B)), AT_COUNT, "2 of 1"),
-    Case(
-        "pool-obsolete",
-        "one behind",
-        (ONE, part("t", A, generation=2)),
-        "spec.pool.generation",
-        "generation 2",
+    Case("dropped-expression", "only the field", part("s", MIG)).at(f"{D}.compatibleOnlyWith"),
+    Case("pool-incomplete", "one of two", part("s", A, count=2)).at(AT_COUNT, "1 of 2"),
+    Case("pool-incomplete", "two of one", (ONE, part("t", B))).at(AT_COUNT, "2 of 1"),
+    Case("pool-obsolete", "one behind", (ONE, part("t", A, generation=2))).at(
+        "spec.pool.generation", "generation 2"
     ),
-    Case(
-        "pool-disagrees",
-        "two counts",
-        (part("s", A, count=2), part("t", B, count=3)),
-        AT_COUNT,
-        "the count is 3, but 2 in",
+    Case("pool-disagrees", "two counts", (part("s", A, count=2), part("t", B, count=3))).at(
+        AT_COUNT, "the count is 3, but 2 in"
     ),
-    Case("duplicate-device", "in one slice", part("s", A, A), f"{E}.name", "twice"),
-    Case(
-        "duplicate-device",
-        "in two slices",
-        (part("s", A, count=2), part("t", A, count=2)),
-        f"{D}.name",
-        "slice s",
+    Case("duplicate-device", "in one slice", part("s", A, A)).at(f"{E}.name", "twice"),
+    Case("duplicate-device", "in two slices", (part("s", A, count=2), part("t", A, count=2))).at(
+        f"{D}.name", "slice s"
     ),
     Case(
         "device-on-two-nodes",
         "a pool of both",
         (part("s", A, nodeName="x", count=2), part("t", A, nodeName="y", count=2)),
-        f"{D}.name",
-        "node x and on node y",
+    ).at(f"{D}.name", "node x and on node y"),
+    Case("duplicate-counter-set", "in two slices", (counters(), counters("d"))).at(
+        "spec.sharedCounters[0].name", "set"
     ),
-    Case(
-        "duplicate-counter-set",
-        "in two slices",
-        (counters(), counters("d")),
-        "spec.sharedCounters[0].name",
-        "set",
+    Case("dangling-counter-set", "a slip", drawn(draw("sett", memory="1"))).at(
+        f"{DRAW}.counterSet", "did you mean set?"
     ),
-    Case(
-        "dangling-counter-set",
-        "a slip",
-        drawn(draw("sett", memory="1")),
-        f"{DRAW}.counterSet",
-        "did you mean set?",
+    Case("dangling-counter", "a slip", drawn(draw("set", memry="1"))).at(
+        f"{DRAW}.counters[memry]", "did you mean memory?"
     ),
-    Case(
-        "dangling-counter",
-        "a slip",
-        drawn(draw("set", memry="1")),
-        f"{DRAW}.counters[memry]",
-        "did you mean memory?",
-    ),
-    Case(
-        "negative-draw",
-        "below zero",
-        drawn(draw("set", memory="-1")),
-        f"{DRAW}.counters[memory].value",
-        "-1 of memory",
+    Case("negative-draw", "below zero", drawn(draw("set", memory="-1"))).at(
+        f"{DRAW}.counters[memory].value", "-1 of memory"
     ),
     Case(
         "pool-invalid",
@@ -160,15 +117,9 @@ CASES = [
             counters(sets={"set": {"memory": "9E"}}),
             drawn(draw("set", memory="9E"), draw("set", memory="1n"))[1],
         ),
-        "spec.pool",
-        "too far apart",
-    ),
-    Case(
-        "device-never-fits",
-        "11 of 10",
-        drawn(draw("set", memory="11")),
-        f"{DRAW}.counters[memory].value",
-        "11 of memory",
+    ).at("spec.pool", "too far apart"),
+    Case("device-never-fits", "11 of 10", drawn(draw("set", memory="11"))).at(
+        f"{DRAW}.counters[memory].value", "11 of memory"
     ),
     Case(
         "device-never-fits",
@@ -177,29 +128,17 @@ CASES = [
             counters(sets={"set": {"memory": "-1"}}),
             drawn({"counterSet": "set", "counters": {"memory": {}}})[1],
         ),
-        f"{DRAW}.counters[memory].value",
-        "0 of memory",
-    ),
+    ).at(f"{DRAW}.counters[memory].value", "0 of memory"),
     Case(
         "unused-counter",
         "cores",
         (counters(sets={"set": {"memory": "10", "cores": "4"}}), part("s", FITS, count=2)),
-        "spec.sharedCounters[0].counters",
-        "cores",
-    ),
+    ).at("spec.sharedCounters[0].counters", "cores"),
     Case(
-        "counters-overcommitted",
-        "12 of 10",
-        (*drawn(OVER_HALF, OVER_HALF), claim("c", held=("a", "b"))),
-        "spec.sharedCounters[0].counters[memory]",
-        "12 of memory",
-    ),
-    Case(
-        "larger-first",
-        "the whole before its halves",
-        drawn(ALL, HALF, HALF),
-        D,
-        "a precedes smaller devices of set set: b, c",
+        "counters-overcommitted", "12 of 10", (*drawn(OVER_HALF, OVER_HALF), claim("c", held=("a", "b")))
+    ).at("spec.sharedCounters[0].counters[memory]", "12 of memory"),
+    Case("larger-first", "the whole before its halves", drawn(ALL, HALF, HALF)).at(
+        D, "a precedes smaller devices of set set: b, c"
     ),
     Case(
         "larger-first",
@@ -209,130 +148,73 @@ CASES = [
             part("t", drawing("c", draw("set", memory="3")), count=3),
             part("s", FITS, drawing("b", HALF), count=3),
         ),
-        D,
-        "b, c; 1 more device of the pool precedes smaller ones",
-    ),
+    ).at(D, "b, c; 1 more device of the pool precedes smaller ones"),
     Case(
         "foreign-domain",
         "almost the driver",
         (ONE, device_class('device.attributes["gpu.exmple.com"].kind == "x"')),
-        IN_CLASS,
-        "did you mean gpu.example.com?",
-    ),
+    ).at(IN_CLASS, "did you mean gpu.example.com?"),
     Case(
         "no-node-selection",
         "counters",
         part("s", nowhere=True, sharedCounters=[{"name": "c", "counters": {"m": {"value": "1"}}}]),
-        "spec",
-        "slices of counters need one too",
+    ).at("spec", "slices of counters need one too"),
+    Case("no-node-selection", "a device", by_device(A)).at(D, "device a"),
+    Case("bad-node-selector", "IN", by_device(selecting("IN", "x"))).at(
+        f"{D}.nodeSelector.nodeSelectorTerms[0].matchExpressions[0].operator", "did you mean In?"
     ),
-    Case("no-node-selection", "a device", by_device(A), D, "device a"),
-    Case(
-        "bad-node-selector",
-        "IN",
-        by_device(selecting("IN", "x")),
-        f"{D}.nodeSelector.nodeSelectorTerms[0].matchExpressions[0].operator",
-        "did you mean In?",
+    Case("bad-node-selector", "no values", by_device(selecting("In"))).at(
+        f"{D}.nodeSelector.nodeSelectorTerms[0].matchExpressions[0]", "at least one"
     ),
-    Case(
-        "bad-node-selector",
-        "no values",
-        by_device(selecting("In")),
-        f"{D}.nodeSelector.nodeSelectorTerms[0].matchExpressions[0]",
-        "at least one",
+    Case("several-terms", "of a device", by_device(either())).at(
+        f"{D}.nodeSelector.nodeSelectorTerms", "has 2 terms"
     ),
-    Case(
-        "several-terms",
-        "of a device",
-        by_device(either()),
-        f"{D}.nodeSelector.nodeSelectorTerms",
-        "has 2 terms",
+    Case("several-terms", "of a slice", part("s", A, nowhere=True, nodeSelector=either()["nodeSelector"])).at(
+        "spec.nodeSelector.nodeSelectorTerms", "has 2 terms"
     ),
-    Case(
-        "several-terms",
-        "of a slice",
-        part("s", A, nowhere=True, nodeSelector=either()["nodeSelector"]),
-        "spec.nodeSelector.nodeSelectorTerms",
-        "has 2 terms",
+    Case("matches-no-node", "a selector", (node("n", gpu="y"), by_device(selecting("In", "x")))).at(
+        f"{D}.nodeSelector"
     ),
-    Case(
-        "matches-no-node",
-        "a selector",
-        (node("n", gpu="y"), by_device(selecting("In", "x"))),
-        f"{D}.nodeSelector",
+    Case("matches-no-node", "a name", (node("n"), part("s", A, nodeName="m"))).at(
+        "spec.nodeName", "node m does not exist"
     ),
-    Case(
-        "matches-no-node",
-        "a name",
-        (node("n"), part("s", A, nodeName="m")),
-        "spec.nodeName",
-        "node m does not exist",
+    Case("double-allocation", "two claims", (ONE, claim("c", held=("a",)), claim("d", held=("a",)))).at(
+        RESULT, "default/c"
     ),
-    Case(
-        "double-allocation",
-        "two claims",
-        (ONE, claim("c", held=("a",)), claim("d", held=("a",))),
-        RESULT,
-        "default/c",
-    ),
-    Case("unknown-device", "gone", (ONE, claim("c", held=("z",))), f"{RESULT}.device", "not published"),
+    Case("unknown-device", "gone", (ONE, claim("c", held=("z",)))).at(f"{RESULT}.device", "not published"),
     Case(
         "held-under-taint",
         "of the slice",
         (part("s", device("a", taints=[{"key": "k", "effect": "NoExecute"}])), claim("c", held=("a",))),
-        D,
-        "a has the taint k:NoExecute and is held by default/c",
-    ),
-    Case(
-        "held-at-odds",
-        "two groups",
-        excluding("1", "1") + yaml_of(claim("c", held=("a", "b"))),
-        D,
-        "with group a",
+    ).at(D, "a has the taint k:NoExecute and is held by default/c"),
+    Case("held-at-odds", "two groups", excluding("1", "1") + yaml_of(claim("c", held=("a", "b")))).at(
+        D, "with group a"
     ),
     Case(
         "asymmetric-exclusion",
         "only b forbids",
         part("s", stating("a", "true", kind="foo"), stating("b", kind_is("bar"), kind="bar")),
-        f"{E}.compatibleOnlyWith.expression",
-        "b forbids a, but not the other way round",
+    ).at(f"{E}.compatibleOnlyWith.expression", "b forbids a, but not the other way round"),
+    Case("expression-fails", "no CEL", part("s", stating("a", "device."), B)).at(SELF),
+    Case("expression-fails", "on another device", part("s", stating("a", kind_is("x"), kind="x"), B)).at(
+        SELF, "fails on b"
     ),
-    Case("expression-fails", "no CEL", part("s", stating("a", "device."), B), SELF),
-    Case(
-        "expression-fails",
-        "on another device",
-        part("s", stating("a", kind_is("x"), kind="x"), B),
-        SELF,
-        "fails on b",
+    Case("excludes-itself", "of another kind", part("s", MIG, device("b", attributes={"kind": "mig"}))).at(
+        SELF, "the expression of a is false for a itself"
     ),
-    Case(
-        "excludes-itself",
-        "of another kind",
-        part("s", MIG, device("b", attributes={"kind": "mig"})),
-        SELF,
-        "the expression of a is false for a itself",
+    Case("lonely-group", "foo", grouped("mig", "mig", "foo")).at(
+        "spec.devices[2].consumesCounters[0].compatibilityGroups", "only c"
     ),
-    Case(
-        "lonely-group",
-        "foo",
-        grouped("mig", "mig", "foo"),
-        "spec.devices[2].consumesCounters[0].compatibilityGroups",
-        "only c",
+    Case("misspelled-group", "shraed", grouped("shraed", "shared", "shared")).at(
+        GROUPS, "did you mean shared?"
     ),
-    Case("misspelled-group", "shraed", grouped("shraed", "shared", "shared"), GROUPS, "did you mean shared?"),
-    Case("never-together", "two groups", excluding("5", "5"), D, "a and b"),
-    Case(
-        "not-compared",
-        "the mode of one of two sets",
-        two_sets("hw", "sw"),
-        (SELF, f"{E}.compatibleOnlyWith.expression"),
-        ", of other counter sets",
+    Case("never-together", "two groups", excluding("5", "5")).at(D, "a and b"),
+    Case("not-compared", "the mode of one of two sets", two_sets("hw", "sw")).at(
+        (SELF, f"{E}.compatibleOnlyWith.expression"), ", of other counter sets"
     ),
     Case(
         "extension-conflict",
         "the field wins",
         extended('{"a": {"compatibleOnlyWith": {"expression": "false"}}}', stating("a", "true")),
-        f"metadata.annotations[{GATES}]",
-        "the device's is used",
-    ),
+    ).at(f"metadata.annotations[{GATES}]", "the device's is used"),
 ]

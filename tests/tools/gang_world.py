@@ -210,12 +210,9 @@ def _claim(want: Want) -> ResourceClaim:
 
 
 def _pod(one: Asking) -> Pod:
+    members = {"labelSelector": {"matchLabels": {"gang": "g"}}}
     affinity = {
-        kind: {
-            "requiredDuringSchedulingIgnoredDuringExecution": [
-                {"labelSelector": {"matchLabels": {"gang": "g"}}, "topologyKey": key}
-            ]
-        }
+        kind: {"requiredDuringSchedulingIgnoredDuringExecution": [{**members, "topologyKey": key}]}
         for kind, key in (("podAntiAffinity", one.apart), ("podAffinity", one.beside))
         if key
     }
@@ -314,25 +311,12 @@ def gang_worlds(draw: Any) -> GangWorld:
 @st.composite
 def crowded_worlds(draw: Any) -> GangWorld:
     """1 or 2 nodes with room for all pods, which compete for devices and counters."""
+
+    def device(at: int, on: str) -> Device:
+        return Device(f"d{at}", on, draw(st.sampled_from("ab")), "", draw(st.sampled_from("01")), draw(SMALL))
+
     machines = tuple(
-        Machine(
-            f"n{n}",
-            "r0",
-            "b0",
-            8,
-            4,
-            tuple(
-                Device(
-                    f"d{at}",
-                    f"n{n}",
-                    draw(st.sampled_from("ab")),
-                    "",
-                    draw(st.sampled_from("01")),
-                    draw(SMALL),
-                )
-                for at in range(4)
-            ),
-        )
+        Machine(f"n{n}", "r0", "b0", 8, 4, tuple(device(at, f"n{n}") for at in range(4)))
         for n in range(draw(SMALL))
     )
     pods = tuple(

@@ -1,5 +1,7 @@
 """A small world for every reason for which an allocation is refused."""
 
+from typing import Any
+
 from reconciler.api.objects.plan import Reason
 from tests.tools.allocation_world import World, without
 from tests.tools.builders import (
@@ -42,28 +44,27 @@ def asks(expression: str) -> list[Object]:
     return [claim("c", request(selectors=selectors(expression)))]
 
 
+NONE = {"name": "derived/v", "expression": "device.attributes['d'].none"}
+
+
+def on_n(*content: Object, **fields: Any) -> list[Object]:
+    return [resource_slice("s", content, nodeName="n", **fields)]
+
+
 CASES = {
     Reason.NO_DEVICE: World([A], asks("false")),
     Reason.GATE_OFF: World(DRAWING, PLAIN, rules=without("DRAPartitionableDevices")),
     Reason.NO_NODES: World([A], PLAIN, nodes=[]),
-    Reason.POOL: World([resource_slice("s", devices("A"), slices=2, nodeName="n")], PLAIN),
+    Reason.POOL: World(on_n(*devices("A"), slices=2), PLAIN),
     Reason.IN_USE: World([A], PLAIN, [held("h", hold("A"))]),
-    Reason.TAINTED: World([resource_slice("s", devices("A", taints=[taint("k")]), nodeName="n")], PLAIN),
+    Reason.TAINTED: World(on_n(*devices("A", taints=[taint("k")])), PLAIN),
     Reason.CAPACITY: World(
-        [
-            resource_slice(
-                "s", [device("A", capacity={"mem": "2"}, allowMultipleAllocations=True)], nodeName="n"
-            )
-        ],
+        on_n(device("A", capacity={"mem": "2"}, allowMultipleAllocations=True)),
         [claim("c", request(capacity={"mem": "2"}))],
         [held("h", hold("A", shareID="s", consumedCapacity={"mem": "1"}))],
     ),
     Reason.EXCLUDED: World(
-        [
-            resource_slice(
-                "s", [device("A", compatibleOnlyWith={"expression": "false"}), device("B")], nodeName="n"
-            )
-        ],
+        on_n(device("A", compatibleOnlyWith={"expression": "false"}), device("B")),
         PLAIN,
         [held("h", hold("A"))],
     ),
@@ -86,21 +87,10 @@ CASES = {
         [held("h", hold("B"))],
     ),
     Reason.DERIVED_ATTRIBUTE: World(
-        [A],
-        [
-            claim(
-                "c",
-                request(
-                    derivedAttributes=[{"name": "derived/v", "expression": "device.attributes['d'].none"}]
-                ),
-                constraints=[match("derived/v")],
-            )
-        ],
+        [A], [claim("c", request(derivedAttributes=[NONE]), constraints=[match("derived/v")])]
     ),
     Reason.TOGETHER: World(
-        [resource_slice("s", devices("A", "B", "C"), nodeName="n")],
-        [claim("c", request("r", 2), request("q"))],
-        [held("h", hold("C"))],
+        on_n(*devices("A", "B", "C")), [claim("c", request("r", 2), request("q"))], [held("h", hold("C"))]
     ),
     Reason.NO_NODE: World(
         [resource_slice(on, devices("A", "B"), pool=on, nodeName=on) for on in "nm"],
@@ -120,12 +110,8 @@ CASES = {
     Reason.CEL_COMPILE: World([A], asks("device.nonsense")),
     Reason.CEL_RUNTIME: World([A], asks('device.attributes["d"].nothing == 1')),
     Reason.TOO_MANY_DEVICES: World([gpu_slice("n", 40)], [claim("c", request(count=33))]),
-    Reason.INCOMPLETE_POOL: World(
-        [resource_slice("s", devices("A"), slices=2, nodeName="n")], [claim("c", request(count=None))]
-    ),
-    Reason.INVALID_POOL: World(
-        [resource_slice("s", devices("A", "A"), nodeName="n")], [claim("c", request(count=None))]
-    ),
+    Reason.INCOMPLETE_POOL: World(on_n(*devices("A"), slices=2), [claim("c", request(count=None))]),
+    Reason.INVALID_POOL: World(on_n(*devices("A", "A")), [claim("c", request(count=None))]),
     Reason.CONSTRAINT_VIOLATED: World([AB], [claim("c", request(count=None), constraints=[distinct("d/x")])]),
     Reason.NODE_SELECTOR: World(
         [resource_slice("s", [device("A", nodeSelector=TWO_TERMS)], perDeviceNodeSelection=True)],
@@ -133,8 +119,7 @@ CASES = {
         nodes=[node("n", zone="a")],
     ),
     Reason.CAPACITY_INVALID: World(
-        [resource_slice("s", [device("A", capacity={"mem": "1"})], nodeName="n")],
-        [claim("c", request(capacity={"mem": "-1"}))],
+        on_n(device("A", capacity={"mem": "1"})), [claim("c", request(capacity={"mem": "-1"}))]
     ),
 }
 

@@ -83,13 +83,7 @@ STATED: st.SearchStrategy[Object] = st.sampled_from(
     ]
 )
 GROUPS: st.SearchStrategy[Object] = st.sampled_from(
-    [
-        {},
-        {},
-        {"compatibilityGroups": ["a"]},
-        {"compatibilityGroups": ["a", "b"]},
-        {"compatibilityGroups": ["c"]},
-    ]
+    [{}, {}, *({"compatibilityGroups": groups} for groups in (["a"], ["a", "b"], ["c"]))]
 )
 TAINTS = st.lists(st.sampled_from(["t1", "t2"]).map(taint), unique_by=lambda t: t["key"], max_size=2)
 
@@ -133,15 +127,8 @@ def slices(draw: st.DrawFn) -> Object:
     }
     name = draw(st.sampled_from(["s-1", "s-10", "s-2", "t"]))
     if draw(st.sampled_from([False, False, True])):
-        sets: Mapping[str, Any] = draw(
-            st.sampled_from(
-                [
-                    {"g": {"m": 40, "k": "3m"}, "h": {"x": "8Gi"}},
-                    {"g": {"m": 40, "k": "3m"}},
-                    {"h": {"x": "5Gi"}},
-                ]
-            )
-        )
+        g, h = {"g": {"m": 40, "k": "3m"}}, {"h": {"x": "8Gi"}}
+        sets: Mapping[str, Any] = draw(st.sampled_from([{**g, **h}, g, {"h": {"x": "5Gi"}}]))
         return counter_slice(name, sets, **fields)
     return resource_slice(name, draw(some_devices(per_device=per_device)), **fields)
 

@@ -145,16 +145,10 @@ SET_OF_HELD = device("a", {"id": "a"}, draws={"other": {"m": 1}}, compatibleOnly
 def test_how_far_an_expression_reaches(
     slices: list[Object], held_at: tuple[str, str], expected: str | Reason
 ):
+    named_x = selectors('"id" in device.attributes["d"] && device.attributes["d"].id == "x"')
     world = World(
         slices,
-        [
-            claim(
-                "c",
-                request(
-                    selectors=selectors('"id" in device.attributes["d"] && device.attributes["d"].id == "x"')
-                ),
-            )
-        ],
+        [claim("c", request(selectors=named_x))],
         [held("h", hold(held_at[0], pool=held_at[1]))],
         nodes=[node("n"), node("m")],
     )

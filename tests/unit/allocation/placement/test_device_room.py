@@ -82,12 +82,8 @@ def claim(name: str, **wants: Any) -> Object:
 
 def pod(name: str, *claims: str, cpu: str = "0", on: str = "", **spec: Any) -> Object:
     refers = [{"name": one} for one in claims]
-    made: Object = {
-        "containers": [
-            {"name": "k", "image": "x", "resources": {"requests": {"cpu": cpu}, "claims": refers}}
-        ],
-        **spec,
-    }
+    resources = {"requests": {"cpu": cpu}, "claims": refers}
+    made: Object = {"containers": [{"name": "k", "image": "x", "resources": resources}], **spec}
     if claims:
         made["resourceClaims"] = [{"name": one, "resourceClaimName": one} for one in claims]
         made["schedulingGates"] = [{"name": "dra-reconciler.io/allocation"}]
@@ -205,12 +201,8 @@ def asked_of(pod: Object, claims: list[Object], count: int) -> list[Object]:
         {"name": one["name"], "resourceClaimTemplateName": one["name"]}
         for one in pod["spec"]["resourceClaims"]
     ]
-    asked = {
-        "name": "s",
-        "namespace": "default",
-        "count": count,
-        "template": {"spec": {**pod["spec"], "resourceClaims": entries}},
-    }
+    template = {"spec": {**pod["spec"], "resourceClaims": entries}}
+    asked = {"name": "s", "namespace": "default", "count": count, "template": template}
     return [
         {"apiVersion": "dra-reconciler.io/v1alpha1", "kind": "FitRequest", "podSets": [asked]},
         *templates,
@@ -295,14 +287,8 @@ def classes() -> list[Object]:
 
 def requesting(*resources: str) -> Pod:
     container = {"name": "c", "resources": {"requests": dict.fromkeys(resources, "1")}}
-    pod = read(
-        {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": "p", "namespace": "default"},
-            "spec": {"containers": [container]},
-        }
-    )
+    metadata, spec = {"name": "p", "namespace": "default"}, {"containers": [container]}
+    pod = read({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
     assert isinstance(pod, Pod)
     return pod
 

@@ -78,13 +78,8 @@ def test_nodes_reach_the_same_devices_before_and_after(release: Release, seed: i
     rng = random.Random(seed)
     shared = [{"name": "g.0", "counters": {"memory": {"value": "3"}}}]
     content = [
-        device(
-            f"d{at}",
-            {"id": f"d{at}"},
-            draws={"g.0": {"memory": rng.randint(1, 2)}},
-            nodeName=rng.choice("ab"),
-        )
-        for at in range(4)
+        device(name, {"id": name}, draws={"g.0": {"memory": rng.randint(1, 2)}}, nodeName=rng.choice("ab"))
+        for name in ("d0", "d1", "d2", "d3")
     ]
     raws = [resource_slice("s", content, slices=2, perDeviceNodeSelection=True, sharedCounters=shared)]
     raws.append(resource_slice("t", devices("e0", "e1"), slices=2, nodeName="a"))
@@ -221,12 +216,8 @@ def test_a_key_is_the_closest_there_is(before: str, after: str):
 
 
 def test_names_that_would_meet_are_numbered_and_valid_ones_stay():
-    assert valid_labels(["a.b", "a-b", "a_b", "A.B"]) == {
-        "a.b": "a-b-2",
-        "a-b": "a-b",
-        "a_b": "a-b-3",
-        "A.B": "a-b-4",
-    }
+    found = valid_labels(["a.b", "a-b", "a_b", "A.B"])
+    assert found == {"a.b": "a-b-2", "a-b": "a-b", "a_b": "a-b-3", "A.B": "a-b-4"}
     assert valid_keys(["a-b", "a_b"]) == {"a-b": "a_b_2", "a_b": "a_b"}
 
 
@@ -297,15 +288,8 @@ def test_a_key_with_a_domain_is_told_by_what_changed():
 
 
 def test_an_exclusion_that_names_a_renamed_key_is_told():
+    stated = 'device.attributes["d"]["pci-root"] == "r"'
     raw = resource_slice(
-        "s",
-        [
-            device(
-                "a",
-                {"pci-root": "r"},
-                compatibleOnlyWith={"expression": 'device.attributes["d"]["pci-root"] == "r"'},
-            )
-        ],
-        nodeName="n",
+        "s", [device("a", {"pci-root": "r"}, compatibleOnlyWith={"expression": stated})], nodeName="n"
     )
     assert conversion(raw).notes == ("ResourceSlice s names pci-root, which is now pci_root",)

@@ -33,16 +33,9 @@ def flat() -> dict[str, Any]:
 
 def claim_for(*profiles: str) -> dict[str, Any]:
     """A claim with a request for each profile, all on the first GPU."""
-    requests = [
-        {
-            "name": f"r{number}",
-            "exactly": {
-                "deviceClassName": "mig.nvidia.com",
-                "selectors": selectors(PROFILE.format(profile), ON_GPU_0),
-            },
-        }
-        for number, profile in enumerate(profiles)
-    ]
+    wanted = [selectors(PROFILE.format(profile), ON_GPU_0) for profile in profiles]
+    exactly = [{"deviceClassName": "mig.nvidia.com", "selectors": chosen} for chosen in wanted]
+    requests = [{"name": f"r{number}", "exactly": one} for number, one in enumerate(exactly)]
     return {**CLAIM, "spec": {"devices": {"requests": requests}}}
 
 
@@ -60,12 +53,8 @@ def test_the_claim_of_the_text_gets_the_layout_that_the_text_draws():
     claim["metadata"] = {**claim["metadata"], "namespace": "ns", "uid": "u"}
     (warning,) = warnings
     assert warning.startswith("ResourceClaim mig-devices: spec.spec: belongs in a ResourceClaimTemplate")
-    assert devices_for(claim) == [
-        "gpu-0-mig-1g.5gb-0",
-        "gpu-0-mig-1g.5gb-1",
-        "gpu-0-mig-2g.10gb-2-3",
-        "gpu-0-mig-3g.20gb-4-7",
-    ]
+    names = ("1g.5gb-0", "1g.5gb-1", "2g.10gb-2-3", "3g.20gb-4-7")
+    assert devices_for(claim) == [f"gpu-0-mig-{name}" for name in names]
 
 
 @needs(TEXT)

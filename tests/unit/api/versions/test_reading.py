@@ -51,6 +51,9 @@ def refusal_of(raw: dict[str, Any]) -> str:
     return str(refused.value)
 
 
+C, S = "ResourceClaim ns/c: spec", "ResourceSlice s: spec"
+
+
 @pytest.mark.parametrize(
     ("raw", "path", "value", "line"),
     [
@@ -60,60 +63,49 @@ def refusal_of(raw: dict[str, Any]) -> str:
         (CLAIM, "metadata.name", "", "ResourceClaim ns/(without a name): metadata.name: must not be empty"),
         (CLAIM, "metadata.name", 5, "ResourceClaim ns/5: metadata.name: must be a string, got 5"),
         (CLAIM, "metadata.labels", [], "ResourceClaim ns/c: metadata.labels: must be an object"),
-        (CLAIM, "spec", "x", "ResourceClaim ns/c: spec: must be an object, got 'x'"),
-        (CLAIM, "spec.devices", "x", "ResourceClaim ns/c: spec.devices: must be an object, got 'x'"),
-        (CLAIM, "spec.devices.requests", {}, "ResourceClaim ns/c: spec.devices.requests: must be a list"),
-        (
-            CLAIM,
-            "spec.devices.requests.0.name",
-            ...,
-            "ResourceClaim ns/c: spec.devices.requests[0].name: is missing",
-        ),
+        (CLAIM, "spec", "x", f"{C}: must be an object, got 'x'"),
+        (CLAIM, "spec.devices", "x", f"{C}.devices: must be an object, got 'x'"),
+        (CLAIM, "spec.devices.requests", {}, f"{C}.devices.requests: must be a list"),
+        (CLAIM, "spec.devices.requests.0.name", ..., f"{C}.devices.requests[0].name: is missing"),
         (
             CLAIM,
             "spec.devices.requests.0.exactly.count",
             "2",
-            "ResourceClaim ns/c: spec.devices.requests[0].exactly.count: must be an integer, got '2'",
+            f"{C}.devices.requests[0].exactly.count: must be an integer, got '2'",
         ),
         (
             CLAIM,
             "spec.devices.requests.0.exactly.count",
             -1,
-            "ResourceClaim ns/c: spec.devices.requests[0].exactly.count: must be at least 0, got -1",
+            f"{C}.devices.requests[0].exactly.count: must be at least 0, got -1",
         ),
         (
             CLAIM,
             "spec.devices.requests.0.exactly.adminAccess",
             "yes",
-            "ResourceClaim ns/c: spec.devices.requests[0].exactly.adminAccess: "
-            "must be true or false, got 'yes'",
+            f"{C}.devices.requests[0].exactly.adminAccess: must be true or false, got 'yes'",
         ),
-        (SLICE, "spec.driver", ..., "ResourceSlice s: spec.driver: is missing"),
-        (SLICE, "spec.pool", ..., "ResourceSlice s: spec.pool: is missing"),
-        (
-            SLICE,
-            "spec.pool.resourceSliceCount",
-            0,
-            "ResourceSlice s: spec.pool.resourceSliceCount: must be at least 1, got 0",
-        ),
+        (SLICE, "spec.driver", ..., f"{S}.driver: is missing"),
+        (SLICE, "spec.pool", ..., f"{S}.pool: is missing"),
+        (SLICE, "spec.pool.resourceSliceCount", 0, f"{S}.pool.resourceSliceCount: must be at least 1, got 0"),
         (
             SLICE,
             "spec.devices.0.capacity.m.value",
             "10Gib",
-            "ResourceSlice s: spec.devices[0].capacity.m.value: '10Gib' is not a quantity; "
+            f"{S}.devices[0].capacity.m.value: '10Gib' is not a quantity; "
             "write a number with an optional suffix such as 10Gi or 500m",
         ),
         (
             SLICE,
             "spec.devices.0.capacity.m",
             "40Gi",
-            "ResourceSlice s: spec.devices[0].capacity.m: must be an object, got '40Gi'",
+            f"{S}.devices[0].capacity.m: must be an object, got '40Gi'",
         ),
         (
             SLICE,
             "spec.devices.0.attributes.a",
             "x",
-            "ResourceSlice s: spec.devices[0].attributes.a: must be an object, got 'x'",
+            f"{S}.devices[0].attributes.a: must be an object, got 'x'",
         ),
     ],
 )

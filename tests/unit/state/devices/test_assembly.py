@@ -43,12 +43,8 @@ FIELDS: list[Object] = [
     {"bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]},
 ]
 ATTRIBUTES: list[dict[str, Any]] = [{}, {"model": "x"}, {"model": "y"}, {"model": 1, "e/model": "x"}]
-PLACES: list[Object] = [
-    {"nodeName": "n"},
-    {"nodeName": "m"},
-    {"allNodes": True},
-    {"nodeSelector": node_selector(labelled("zone", "a"))},
-]
+ZONE_A: Object = {"nodeSelector": node_selector(labelled("zone", "a"))}
+PLACES: list[Object] = [{"nodeName": "n"}, {"nodeName": "m"}, {"allNodes": True}, ZONE_A]
 
 DEVICES = st.builds(
     lambda attributes, capacity, draws, fields: (attributes, capacity, draws, fields),
@@ -69,22 +65,14 @@ def world() -> list[Object]:
     """Two slices of a pool with counters, and a pool without; three devices each."""
     sample = device("A", {"model": "x", "e/model": "y"}, {"mem": "4Gi"}, {"g": {"m": 20}}, nodeName="n")
     plain = device("A", {"model": "x"}, {"mem": "4Gi"})
+
+    def three(of: Object, letter: str) -> list[Object]:
+        return [deepcopy(of) | {"name": f"{letter}{number}"} for number in range(3)]
+
     return [
-        resource_slice(
-            "s-1",
-            [deepcopy(sample) | {"name": f"a{number}"} for number in range(3)],
-            slices=3,
-            perDeviceNodeSelection=True,
-        ),
-        resource_slice(
-            "s-2",
-            [deepcopy(sample) | {"name": f"b{number}"} for number in range(3)],
-            slices=3,
-            perDeviceNodeSelection=True,
-        ),
-        resource_slice(
-            "u", [deepcopy(plain) | {"name": f"c{number}"} for number in range(3)], pool="q", allNodes=True
-        ),
+        resource_slice("s-1", three(sample, "a"), slices=3, perDeviceNodeSelection=True),
+        resource_slice("s-2", three(sample, "b"), slices=3, perDeviceNodeSelection=True),
+        resource_slice("u", three(plain, "c"), pool="q", allNodes=True),
     ]
 
 
@@ -148,12 +136,8 @@ def test_only_the_columns_that_differ_are_new():
     slices = world()
     store = store_of(slices, Semantics())
     before = store.snapshot()
-    put(
-        store,
-        changed(
-            slices, 0, 1, ({"model": "z", "e/model": "y"}, {"mem": "4Gi"}, {"g": {"m": 20}}, {}), PLACES[0]
-        ),
-    )
+    content = ({"model": "z", "e/model": "y"}, {"mem": "4Gi"}, {"g": {"m": 20}}, {})
+    put(store, changed(slices, 0, 1, content, PLACES[0]))
     now = store.snapshot()
     earlier = before.fleet.cel.attributes
     same = {name: column.codes is earlier[name].codes for name, column in now.fleet.cel.attributes.items()}
@@ -182,12 +166,8 @@ def test_a_selector_keeps_its_answers_if_no_column_that_it_reads_changes(express
     store = store_of(slices, Semantics())
     selector = compile_selector(expression)
     before = selector.masks(store.snapshot().fleet.cel)
-    put(
-        store,
-        changed(
-            slices, 0, 1, ({"model": "x", "e/model": "z"}, {"mem": "4Gi"}, {"g": {"m": 20}}, {}), PLACES[0]
-        ),
-    )
+    content = ({"model": "x", "e/model": "z"}, {"mem": "4Gi"}, {"g": {"m": 20}}, {})
+    put(store, changed(slices, 0, 1, content, PLACES[0]))
     assert selector.masks(store.snapshot().fleet.cel) is before
 
 
