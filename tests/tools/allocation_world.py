@@ -15,7 +15,17 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Plan, Reason, Unsatisfied
 from reconciler.api.objects.semantics import GATES, Semantics
 from reconciler.state.devices.snapshot import Snapshot
-from tests.tools.builders import Object, device_class, held, hold, node, resource_slice, snapshot, typed
+from tests.tools.builders import (
+    Object,
+    claim,
+    device_class,
+    held,
+    hold,
+    node,
+    resource_slice,
+    snapshot,
+    typed,
+)
 
 P = ParamSpec("P")
 Found = TypeVar("Found")
@@ -34,6 +44,11 @@ Answer = Picks | Reason | None
 def without(*gates: str, release: Semantics = NEW) -> Semantics:
     """The rules with some feature gates off."""
     return replace(release, gates=frozenset(GATES) - set(gates))
+
+
+def asks(*requests: Object, **fields: Any) -> list[Object]:
+    """One claim, `c`."""
+    return [claim("c", *requests, **fields)]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from reconciler.api.versions.reading import read
 from reconciler.state.nodes.room import demand
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.store import Store
-from tests.tools.scenario import Scenario, asking, fleet, machine, running, sized
+from tests.tools.scenario import Given, asking, fleet, machine, running, sized
 from tests.tools.small_fleet import Object, claim
 
 HOST, ZONE = "kubernetes.io/hostname", "zone"
@@ -57,135 +57,90 @@ def web(found: Object) -> Object:
 
 
 POD_SCENARIOS = {
-    "a host port is used once on a node, from the decision on": Scenario(
-        [
-            *fleet(A, B),
-            using(running("busy", "a", "1"), 80),
-            *(claim(name) for name in "wxyz"),
-            using(asking("p", "x"), 80),
-            using(asking("q", "y"), 80, hostIP="10.0.0.1"),
-            using(asking("r", "z"), 81),
-            using(asking("s", "w"), 80, protocol="UDP"),
-        ],
-        {"pod p": "b: d0", "pod q": "NoNode", "pod r": "a: d0", "pod s": "a: d1"},
-    ),
-    "pods with anti-affinity to each other are apart, from the decision on": Scenario(
-        [
-            *fleet(A, B),
-            *(claim(name) for name in "xyz"),
-            *(web(asking(name, of, **apart(term(HOST)))) for name, of in zip("pqr", "xyz", strict=True)),
-        ],
-        {"pod p": "a: d0", "pod q": "b: d0", "pod r": "NoNode"},
-    ),
-    "the anti-affinity of a running pod keeps others away": Scenario(
-        [
-            *fleet(A, B),
-            {
-                **running("guard", "a", "1"),
-                "spec": {**running("guard", "a", "1")["spec"], **apart(term(ZONE))},
-            },
-            claim("x"),
-            claim("y"),
-            web(asking("p", "x")),
-            asking("q", "y"),
-        ],
-        {"pod p": "b: d0", "pod q": "a: d0"},
-    ),
-    "the first pod of a series goes anywhere, the others follow it": Scenario(
-        [
-            *fleet(A, B),
-            *(claim(name) for name in "xyz"),
-            asking("o", "z", **near(term(ZONE), term(HOST, labelSelector={"matchLabels": {"app": "db"}}))),
-            web(asking("p", "x", nodeSelector={ZONE: "z2"}, **near(term(ZONE)))),
-            web(asking("q", "y", **near(term(ZONE)))),
-        ],
-        {"pod o": "NoNode", "pod p": "b: d0", "pod q": "b: d1"},
-    ),
-    "pods spread over zones, from the decision on": Scenario(
-        [
-            *fleet(A, B),
-            *(claim(name) for name in "xyz"),
-            *(web(asking(name, of, **spread(ZONE))) for name, of in zip("pqr", "xyz", strict=True)),
-        ],
-        {"pod p": "a: d0", "pod q": "b: d0", "pod r": "a: d1"},
-    ),
-    "too few domains count as an empty one": Scenario(
-        [
-            *fleet(A, B),
-            web(running("there", "a", "1")),
-            claim("x"),
-            claim("y"),
-            web(asking("p", "x", **spread(ZONE, minDomains=3))),
-            web(asking("q", "y", **spread(ZONE, minDomains=3))),
-        ],
-        {"pod p": "b: d0", "pod q": "NoNode"},
-    ),
-    "anti-affinity to pods of namespaces with a label": Scenario(
-        [
-            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other", "labels": {"team": "x"}}},
-            *fleet(A, B),
-            labelled(running("there", "a", "1"), "other", app="web"),
-            claim("x"),
-            claim("y"),
-            asking("p", "x", **apart(term(HOST, namespaceSelector={"matchLabels": {"team": "x"}}))),
-            asking("q", "y", **apart(term(HOST, namespaceSelector={"matchLabels": {"team": "y"}}))),
-        ],
-        {"pod p": "b: d0", "pod q": "a: d0"},
-        live_order=False,
-    ),
-    "keys of the pod's own labels narrow its anti-affinity": Scenario(
-        [
-            *fleet(A, B),
-            labelled(running("there", "a", "1"), app="web", version="1"),
-            claim("x"),
-            claim("y"),
-            labelled(
-                asking("p", "x", **apart(term(HOST, matchLabelKeys=["version"]))), app="db", version="2"
-            ),
-            labelled(
-                asking("q", "y", **apart(term(HOST, mismatchLabelKeys=["version"]))), app="db", version="2"
-            ),
-        ],
-        {"pod p": "a: d0", "pod q": "b: d0"},
-    ),
-    "nominated pods of the same or a higher priority keep their room": Scenario(
-        [
-            *fleet(sized(A, cpu="2"), sized(B, cpu="2")),
-            {
-                **asking("nominated", cpu="2", schedulingGates=[], priority=5),
-                "status": {"phase": "Pending", "nominatedNodeName": "a"},
-            },
-            claim("x"),
-            claim("y"),
-            asking("p", "x", cpu="1"),
-            asking("q", "y", cpu="1", priority=6),
-        ],
-        {"pod q": "a: d0", "pod p": "b: d0"},
-    ),
-    "tolerations compare numbers": Scenario(
-        [
-            *fleet(
-                machine("a", spec={"taints": [{"key": "level", "value": "5", "effect": "NoSchedule"}]}), B
-            ),
-            *(claim(name) for name in "xyz"),
-            asking("p", "x", **tolerating("Gt", "3")),
-            asking("q", "y", **tolerating("Lt", "3")),
-            asking("r", "z", **tolerating("Gt", "5")),
-        ],
-        {"pod p": "a: d0", "pod q": "b: d0", "pod r": "b: d1"},
-    ),
-    "a kubelet must declare the features that a pod needs": Scenario(
-        [
-            *fleet(
-                A, {**B, "status": {**B["status"], "declaredFeatures": ["UserNamespacesHostNetworkSupport"]}}
-            ),
-            claim("x"),
-            claim("y"),
-            asking("p", "x", hostNetwork=True, hostUsers=False),
-            asking("q", "y", hostNetwork=True),
-        ],
-        {"pod p": "b: d0", "pod q": "a: d0"},
-    ),
+    "a host port is used once on a node, from the decision on": Given(
+        *fleet(A, B),
+        using(running("busy", "a", "1"), 80),
+        *(claim(name) for name in "wxyz"),
+        using(asking("p", "x"), 80),
+        using(asking("q", "y"), 80, hostIP="10.0.0.1"),
+        using(asking("r", "z"), 81),
+        using(asking("s", "w"), 80, protocol="UDP"),
+    ).then({"pod p": "b: d0", "pod q": "NoNode", "pod r": "a: d0", "pod s": "a: d1"}),
+    "pods with anti-affinity to each other are apart, from the decision on": Given(
+        *fleet(A, B),
+        *(claim(name) for name in "xyz"),
+        *(web(asking(name, of, **apart(term(HOST)))) for name, of in zip("pqr", "xyz", strict=True)),
+    ).then({"pod p": "a: d0", "pod q": "b: d0", "pod r": "NoNode"}),
+    "the anti-affinity of a running pod keeps others away": Given(
+        *fleet(A, B),
+        {**running("guard", "a", "1"), "spec": {**running("guard", "a", "1")["spec"], **apart(term(ZONE))}},
+        claim("x"),
+        claim("y"),
+        web(asking("p", "x")),
+        asking("q", "y"),
+    ).then({"pod p": "b: d0", "pod q": "a: d0"}),
+    "the first pod of a series goes anywhere, the others follow it": Given(
+        *fleet(A, B),
+        *(claim(name) for name in "xyz"),
+        asking("o", "z", **near(term(ZONE), term(HOST, labelSelector={"matchLabels": {"app": "db"}}))),
+        web(asking("p", "x", nodeSelector={ZONE: "z2"}, **near(term(ZONE)))),
+        web(asking("q", "y", **near(term(ZONE)))),
+    ).then({"pod o": "NoNode", "pod p": "b: d0", "pod q": "b: d1"}),
+    "pods spread over zones, from the decision on": Given(
+        *fleet(A, B),
+        *(claim(name) for name in "xyz"),
+        *(web(asking(name, of, **spread(ZONE))) for name, of in zip("pqr", "xyz", strict=True)),
+    ).then({"pod p": "a: d0", "pod q": "b: d0", "pod r": "a: d1"}),
+    "too few domains count as an empty one": Given(
+        *fleet(A, B),
+        web(running("there", "a", "1")),
+        claim("x"),
+        claim("y"),
+        web(asking("p", "x", **spread(ZONE, minDomains=3))),
+        web(asking("q", "y", **spread(ZONE, minDomains=3))),
+    ).then({"pod p": "b: d0", "pod q": "NoNode"}),
+    "anti-affinity to pods of namespaces with a label": Given(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other", "labels": {"team": "x"}}},
+        *fleet(A, B),
+        labelled(running("there", "a", "1"), "other", app="web"),
+        claim("x"),
+        claim("y"),
+        asking("p", "x", **apart(term(HOST, namespaceSelector={"matchLabels": {"team": "x"}}))),
+        asking("q", "y", **apart(term(HOST, namespaceSelector={"matchLabels": {"team": "y"}}))),
+    ).then({"pod p": "b: d0", "pod q": "a: d0"}, live_order=False),
+    "keys of the pod's own labels narrow its anti-affinity": Given(
+        *fleet(A, B),
+        labelled(running("there", "a", "1"), app="web", version="1"),
+        claim("x"),
+        claim("y"),
+        labelled(asking("p", "x", **apart(term(HOST, matchLabelKeys=["version"]))), app="db", version="2"),
+        labelled(asking("q", "y", **apart(term(HOST, mismatchLabelKeys=["version"]))), app="db", version="2"),
+    ).then({"pod p": "a: d0", "pod q": "b: d0"}),
+    "nominated pods of the same or a higher priority keep their room": Given(
+        *fleet(sized(A, cpu="2"), sized(B, cpu="2")),
+        {
+            **asking("nominated", cpu="2", schedulingGates=[], priority=5),
+            "status": {"phase": "Pending", "nominatedNodeName": "a"},
+        },
+        claim("x"),
+        claim("y"),
+        asking("p", "x", cpu="1"),
+        asking("q", "y", cpu="1", priority=6),
+    ).then({"pod q": "a: d0", "pod p": "b: d0"}),
+    "tolerations compare numbers": Given(
+        *fleet(machine("a", spec={"taints": [{"key": "level", "value": "5", "effect": "NoSchedule"}]}), B),
+        *(claim(name) for name in "xyz"),
+        asking("p", "x", **tolerating("Gt", "3")),
+        asking("q", "y", **tolerating("Lt", "3")),
+        asking("r", "z", **tolerating("Gt", "5")),
+    ).then({"pod p": "a: d0", "pod q": "b: d0", "pod r": "b: d1"}),
+    "a kubelet must declare the features that a pod needs": Given(
+        *fleet(A, {**B, "status": {**B["status"], "declaredFeatures": ["UserNamespacesHostNetworkSupport"]}}),
+        claim("x"),
+        claim("y"),
+        asking("p", "x", hostNetwork=True, hostUsers=False),
+        asking("q", "y", hostNetwork=True),
+    ).then({"pod p": "b: d0", "pod q": "a: d0"}),
 }
 
 

@@ -40,6 +40,7 @@ def equal(pod: Object, *others: Object, first: Object = A) -> Scenario:
     return Scenario([*fleet(first, B), *others, claim("c"), pod], ON_B, policy=("best-fit",))
 
 
+PREFERS_B = asking("p", "c", **affinity("nodeAffinity", on("b")))
 PREFERENCE_SCENARIOS = {
     "preferred node affinity decides between equal nodes": equal(
         asking("p", "c", **affinity("nodeAffinity", on("b")))
@@ -51,30 +52,18 @@ PREFERENCE_SCENARIOS = {
     "soft spread decides between equal nodes": equal(
         web(asking("p", "c", topologySpreadConstraints=[SPREAD])), web(running("w", "a", "1"))
     ),
-    "preferences come after the policy": Scenario(
-        [*GPUS, claim("c"), asking("p", "c", **affinity("nodeAffinity", on("b")))], ON_A, policy=("spread",)
-    ),
+    "preferences come after the policy": Scenario([*GPUS, claim("c"), PREFERS_B], ON_A, policy=("spread",)),
     "preferences come before the policy if they are first": Scenario(
-        [*GPUS, claim("c"), asking("p", "c", **affinity("nodeAffinity", on("b")))],
-        ON_B,
-        policy=("spread",),
-        preferences="first",
+        [*GPUS, claim("c"), PREFERS_B], ON_B, policy=("spread",), preferences="first"
     ),
-    "preferences do not count under first fit": Scenario(
-        [*GPUS, claim("c"), asking("p", "c", **affinity("nodeAffinity", on("b")))], ON_A
-    ),
+    "preferences do not count under first fit": Scenario([*GPUS, claim("c"), PREFERS_B], ON_A),
     "preferences count under first fit if they are asked for": Scenario(
-        [*GPUS, claim("c"), asking("p", "c", **affinity("nodeAffinity", on("b")))], ON_B, preferences="last"
+        [*GPUS, claim("c"), PREFERS_B], ON_B, preferences="last"
     ),
     "preferences that are off do not count": Scenario(
-        [*fleet(A, B), claim("c"), asking("p", "c", **affinity("nodeAffinity", on("b")))],
-        ON_A,
-        policy=("best-fit",),
-        preferences="off",
+        [*fleet(A, B), claim("c"), PREFERS_B], ON_A, policy=("best-fit",), preferences="off"
     ),
     "a preferred node without enough devices refuses nothing": Scenario(
-        [*GPUS, claim("c", 2), asking("p", "c", **affinity("nodeAffinity", on("b")))],
-        {"pod p": "a: d0 d1"},
-        preferences="first",
+        [*GPUS, claim("c", 2), PREFERS_B], {"pod p": "a: d0 d1"}, preferences="first"
     ),
-}  # fmt: skip
+}

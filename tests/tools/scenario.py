@@ -40,6 +40,16 @@ class Scenario:
         return self.expected if self.files is None else self.files
 
 
+class Given:
+    """The objects of a scenario. `then` says the verdicts on them."""
+
+    def __init__(self, *objects: Object) -> None:
+        self.objects = list(objects)
+
+    def then(self, expected: Expected, files: Expected | None = None, **options: Any) -> Scenario:
+        return Scenario(self.objects, expected, files, **options)
+
+
 def machine(name: str, *, spec: Object | None = None, ready: str = "True", **labels: str) -> Object:
     """A node as a kubelet reports it."""
     status = {"conditions": [{"type": "Ready", "status": ready}]}

@@ -53,11 +53,8 @@ def test_costs_decide_between_shapes_and_mix_them(say):
     asked = demand(f"{{name: one, count: 11, spec: {requests(1)}}}")
     result = say(asked, "--cost", "n2=5", "-o", "json")
     found = json.loads(result.stdout)
-    assert (found["addNodes"], found["options"][0]["cost"], found["options"][0]["optimal"]) == (
-        {"n1": 3},
-        3,
-        True,
-    )
+    told = (found["addNodes"], found["options"][0]["cost"], found["options"][0]["optimal"])
+    assert told == ({"n1": 3}, 3, True)
     assert [one["nodes"] for one in found["options"]] == [{"n1": 3}, {"n2": 2}]
     assert found["items"][0]["fitNow"] == 6
 

@@ -55,19 +55,12 @@ def test_moves_the_map_and_the_profiles_are_printed(say):
 
 def test_programs_get_everything(say):
     found = json.loads(say("-o", "json").stdout)
-    assert {key: found[key] for key in ("before", "after", "gainWanted", "gainAtMost", "optimal")} == {
-        "before": 0,
-        "after": 1,
-        "gainWanted": 1,
-        "gainAtMost": 1,
-        "optimal": True,
-    }
+    told = {key: found[key] for key in ("before", "after", "gainWanted", "gainAtMost", "optimal")}
+    assert told == {"before": 0, "after": 1, "gainWanted": 1, "gainAtMost": 1, "optimal": True}
     (step,) = found["steps"]
     assert step["moves"][0]["controller"] == "ReplicaSet/r"
-    assert step["moves"][0]["to"] == {
-        "node": "n1",
-        "devices": [{"driver": "d", "pool": "n1", "device": "quarter-1"}],
-    }
+    seen = step["moves"][0]["to"]
+    assert seen == {"node": "n1", "devices": [{"driver": "d", "pool": "n1", "device": "quarter-1"}]}
 
 
 def test_evictions_are_printed_as_commands(say):

@@ -68,10 +68,8 @@ def test_wide_has_a_line_for_each_finding(tmp_path: Path):
 
 def test_name_has_each_object_once(tmp_path: Path):
     result = doctor(tmp_path, WRONG + WARNED, "-o", "name")
-    assert result.stdout.splitlines() == [
-        "resourceslice.resource.k8s.io/s",
-        "resourceclaim.resource.k8s.io/c",
-    ]
+    found = result.stdout.splitlines()
+    assert found == ["resourceslice.resource.k8s.io/s", "resourceclaim.resource.k8s.io/c"]
     assert result.exit_code == 1
 
 

@@ -119,16 +119,10 @@ def test_json_also_has_conflicts(tmp_path: Path):
     held = [holding("a", "gpu-1-mig1"), holding("b", "gpu-1-bar-part")]
     result = run("modes", "-o", "json", "-f", write(tmp_path, PROPOSAL, *held))
     (mode,) = json.loads(result.stdout)["modes"]
-    assert (mode["driver"], mode["pool"], mode["counterSet"], mode["node"]) == (
-        "gpu.example.com",
-        "n1",
-        "gpu-1-cs",
-        "n1",
-    )
-    assert [(one["device"], one["groups"], one["claims"]) for one in mode["held"]] == [
-        ("gpu-1-mig1", ["mig"], ["default/a"]),
-        ("gpu-1-bar-part", ["bar"], ["default/b"]),
-    ]
+    found = (mode["driver"], mode["pool"], mode["counterSet"], mode["node"])
+    assert found == ("gpu.example.com", "n1", "gpu-1-cs", "n1")
+    told = [(one["device"], one["groups"], one["claims"]) for one in mode["held"]]
+    assert told == [("gpu-1-mig1", ["mig"], ["default/a"]), ("gpu-1-bar-part", ["bar"], ["default/b"])]
     assert mode["lockedOut"] == ["gpu-1-foo-part"]
     assert mode["conflicts"] == [
         "gpu-1-mig1 is held by default/a with group mig, "
@@ -137,10 +131,8 @@ def test_json_also_has_conflicts(tmp_path: Path):
 
 
 def test_a_fleet_without_exclusive_devices(tmp_path: Path):
-    assert (
-        run("modes", "-f", write(tmp_path, gpus("n1"))).stdout
-        == "no devices exclude each other by groups or expressions\n"
-    )
+    found = run("modes", "-f", write(tmp_path, gpus("n1"))).stdout
+    assert found == "no devices exclude each other by groups or expressions\n"
 
 
 @pytest.mark.parametrize(

@@ -94,10 +94,8 @@ def test_paths_are_relative_to_their_own_file(tmp_path, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", f"{one}{os.pathsep}{two}")
     kubeconfig = chosen().kubeconfig
     assert kubeconfig is not None
-    assert kubeconfig.entry("clusters", "c") == {
-        "server": "https://c",
-        "certificate-authority": f"{tmp_path}/a/ca",
-    }
+    found = kubeconfig.entry("clusters", "c")
+    assert found == {"server": "https://c", "certificate-authority": f"{tmp_path}/a/ca"}
     assert kubeconfig.entry("users", "me") == {
         "client-certificate": f"{tmp_path}/b/me",
         "tokenFile": "/abs",

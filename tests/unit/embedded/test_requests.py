@@ -119,10 +119,8 @@ def test_delete_options_in_protobuf():
     api, media = ApiServer(), "application/vnd.kubernetes.protobuf"
     ok(api, "POST", PODS, pod())
     head = b"k8s\x00\n\x13\n\x02v1\x12\rDeleteOptions\x12"
-    assert refused(api, "DELETE", f"{PODS}/p", head + b"\x05\x12\x03\n\x01x", media=media) == (
-        409,
-        "Conflict",
-    )
+    found = refused(api, "DELETE", f"{PODS}/p", head + b"\x05\x12\x03\n\x01x", media=media)
+    assert found == (409, "Conflict")
     ok(api, "DELETE", f"{PODS}/p", head + b"\x05*\x03All", media=media)
     ok(api, "DELETE", f"{PODS}/p", head + b'\x02\x08\x05\x1a\x00"\x00', media=media)
     assert refused(api, "GET", f"{PODS}/p") == (404, "NotFound")

@@ -124,10 +124,8 @@ def test_a_pod_is_explained_with_all_its_claims_and_an_unknown_name_is_an_error(
 def test_claims_of_a_drained_node_go_elsewhere_or_are_lost():
     full = fleet(*(dra.claim(f"c{number}", "gpu") for number in range(3))).allocate().fleet
     lost = full.what_if(drain=["n0"]).lost
-    assert [(one.claims, one.node, bool(one.reason)) for one in lost] == [
-        (("default/c0",), "n1", False),
-        (("default/c1",), "", True),
-    ]
+    found = [(one.claims, one.node, bool(one.reason)) for one in lost]
+    assert found == [(("default/c0",), "n1", False), (("default/c1",), "", True)]
 
 
 def test_pods_of_a_set_fit_as_often_as_there_are_devices():

@@ -263,11 +263,8 @@ async def test_an_idle_process_notices_counters_that_are_over_committed():
     assert (told.counter_set, told.short) == ("gpu", (("memory", "10Gi"),))
     assert [key.name for key in told.claims] == ["a", "b"]
     assert over.counter_set == "gpu"
-    assert (lost.device.device, lost.counters, [key.name for key in lost.claims]) == (
-        "half",
-        ("memory",),
-        ["a"],
-    )
+    found = (lost.device.device, lost.counters, [key.name for key in lost.claims])
+    assert found == ("half", ("memory",), ["a"])
 
 
 async def test_pods_of_a_template_that_vanish_leave_nothing_behind():

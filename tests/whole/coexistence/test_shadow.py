@@ -70,10 +70,8 @@ async def test_other_devices_on_the_same_node():
         allocate(cluster, "one", "a", "d1", pod="p")
         (told,) = await running.heard(Compared)
     assert told.outcome is Outcome.OTHER_DEVICES
-    assert [str(device) for device in (*told.devices, *told.their_devices)] == [
-        "gpu.example.com/a/d0",
-        "gpu.example.com/a/d1",
-    ]
+    found = [str(device) for device in (*told.devices, *told.their_devices)]
+    assert found == ["gpu.example.com/a/d0", "gpu.example.com/a/d1"]
 
 
 @pytest.mark.parametrize(
@@ -177,10 +175,8 @@ async def test_what_was_missed_while_the_watch_was_away_is_compared_in_the_order
     allocate(cluster, "late", "a", "d1", stamp="2026-01-02T00:00:00Z")
     allocate(cluster, "z-early", "a", "d0", stamp="2026-01-01T00:00:00Z")
     shadow.take(listing(cluster, CLAIM))
-    assert [(one.claims[0].name, one.outcome) for one in told] == [
-        ("z-early", Outcome.AGREES),
-        ("late", Outcome.AGREES),
-    ]
+    found = [(one.claims[0].name, one.outcome) for one in told]
+    assert found == [("z-early", Outcome.AGREES), ("late", Outcome.AGREES)]
     shadow.take(listing(cluster, CLAIM))
     assert len(told) == 2
 

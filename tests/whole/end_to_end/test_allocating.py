@@ -29,11 +29,8 @@ async def test_a_labelled_claim_is_allocated_with_finalizer_and_timestamp():
     assert cluster.devices("a") == ["n/d0"]
     assert FINALIZER in found["metadata"]["finalizers"]
     assert found["status"]["allocation"]["allocationTimestamp"]
-    assert (told.claim, told.node, told.devices) == (
-        ObjectKey("default", "a"),
-        "n",
-        (DeviceID(DRIVER, "n", "d0"),),
-    )
+    seen = (told.claim, told.node, told.devices)
+    assert seen == (ObjectKey("default", "a"), "n", (DeviceID(DRIVER, "n", "d0"),))
 
 
 async def test_claims_of_others_are_left_alone():

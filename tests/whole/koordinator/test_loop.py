@@ -256,10 +256,8 @@ async def test_claims_and_devices_are_served_side_by_side():
     async with running(cluster) as run:
         await run.heard(DevicesGiven)
         await cluster.until(lambda: cluster.devices("c"))
-    assert (
-        json.loads(cluster.pod("p")["metadata"]["annotations"][vocabulary.ALLOCATED])["gpu"][0]["id"]
-        == "gpu-0"
-    )
+    found = json.loads(cluster.pod("p")["metadata"]["annotations"][vocabulary.ALLOCATED])["gpu"][0]["id"]
+    assert found == "gpu-0"
 
 
 def test_settings_name_what_they_need():

@@ -44,10 +44,8 @@ def kubectl(newest):
 async def test_apply_creates_configures_and_leaves_alone(kubectl):
     run, _ = kubectl
     first = MANIFESTS.replace("IMAGE", "one")
-    assert (
-        await run("apply", "-f", "-", stdin=first)
-        == "resourceclaim.resource.k8s.io/c created\npod/p created\n"
-    )
+    found = await run("apply", "-f", "-", stdin=first)
+    assert found == "resourceclaim.resource.k8s.io/c created\npod/p created\n"
     assert "pod/p unchanged" in await run("apply", "-f", "-", stdin=first)
     assert "pod/p configured" in await run("apply", "-f", "-", stdin=MANIFESTS.replace("IMAGE", "two"))
     assert await run("get", "pod", "p", "-o", "jsonpath={.spec.containers[0].image}") == "two"
@@ -60,10 +58,8 @@ async def test_koordinator_devices(kubectl):
     run, _ = kubectl
     version = "scheduling.koordinator.sh/v1alpha1"
     device = {"apiVersion": version, "kind": "Device", "metadata": {"name": "n"}, "spec": {"devices": []}}
-    assert (
-        await run("apply", "-f", "-", stdin=json.dumps(device))
-        == "device.scheduling.koordinator.sh/n created\n"
-    )
+    found = await run("apply", "-f", "-", stdin=json.dumps(device))
+    assert found == "device.scheduling.koordinator.sh/n created\n"
     assert (await run("get", "devices")).split()[:3] == ["NAME", "AGE", "n"]
     await run("label", "device", "n", "x=y")
     await run("delete", "devices.scheduling.koordinator.sh", "n")

@@ -64,10 +64,8 @@ async def test_pending_claims_are_grouped_by_reason_with_count_age_and_a_link_to
     told = part(found, "Pending claims", "Nodes")
     assert "3 claims are pending." in told
     # The reason with the oldest claim comes first, and in each reason the oldest claim.
-    assert re.findall(r"(\w+) (\d+ claims?) oldest (\w+)", told) == [
-        ("ClassNotFound", "1 claim", "3d11h"),
-        ("DevicesInUse", "2 claims", "3h20m"),
-    ]
+    got = re.findall(r"(\w+) (\d+ claims?) oldest (\w+)", told)
+    assert got == [("ClassNotFound", "1 claim", "3d11h"), ("DevicesInUse", "2 claims", "3h20m")]
     assert told.count("Create the DeviceClass, or correct deviceClassName.") == 1
     assert "team/typo 3d11h of pod team/its-pod request r: 4 of 9 devices are free" in told
     assert told.index("team/old 3h20m") < told.index("team/young 3m")

@@ -12,10 +12,9 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.state.pods.placed import pinned_to
 from tests.tools.allocation_strategies import worlds
-from tests.tools.allocation_world import STEPS, World, numbered
+from tests.tools.allocation_world import STEPS, World, asks, numbered
 from tests.tools.builders import (
     Object,
-    claim,
     counter_slice,
     device,
     device_class,
@@ -112,7 +111,7 @@ def machines(draw: st.DrawFn) -> World:
     if draw(st.integers(0, 2)) == 0:
         other = draw(st.sampled_from(kinds))
         requests.append(request("s", draw(st.integers(1, 2)), selectors=selectors(KIND.format(other))))
-    return World(slices, [claim("c", *requests, constraints=constraints)], taken, nodes=[*map(node, NODES)])
+    return World(slices, asks(*requests, constraints=constraints), taken, nodes=[*map(node, NODES)])
 
 
 def _gpus(draw: st.DrawFn, on: str) -> list[Object]:
@@ -162,9 +161,7 @@ def spread(*content: Object, on: tuple[str, ...] = NODES, **fields: Any) -> list
 
 
 def world_of(slices: list[Object], *requests: Object, **fields: Any) -> World:
-    return World(
-        slices, [claim("c", *requests, **fields)], nodes=[*map(node, NODES)], classes=[device_class()]
-    )
+    return World(slices, asks(*requests, **fields), nodes=[*map(node, NODES)], classes=[device_class()])
 
 
 GPUS = [device(f"gpu-{n}", {"kind": "gpu", "numa": n % 2}) for n in range(5)]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from reconciler.allocation.dra.candidates import find_candidates
 from reconciler.allocation.dra.node_attempt import NodeGrant
 from reconciler.api.objects.plan import Reason
-from tests.tools.allocation_world import NEW, OLD, Case, World, local, on_node, spelled, without
+from tests.tools.allocation_world import NEW, OLD, Case, World, asks, local, on_node, spelled, without
 from tests.tools.builders import (
     Object,
     amount,
@@ -54,7 +54,7 @@ def test_a_share_consumes_what_the_policy_says(policy, wanted, consumed, shares,
     fields: Any = {"capacity": {"mem": wanted}} if wanted else {}
     shared = device("A", capacity={"mem": amount("10Gi", **policy)}, allowMultipleAllocations=True)
     requests = [request(f"r{number}", **fields) for number in range(min(shares, 10) or 1)]
-    outcome = on_node(World([local(shared)], [claim("c", *requests)], rules=rules))
+    outcome = on_node(World([local(shared)], asks(*requests), rules=rules))
     if consumed is None:
         assert spelled(outcome) is None
         return
@@ -80,38 +80,33 @@ def share(device: str = "A", **consumed: str) -> Object:
 
 
 CAPACITY = {
-    "CAP-1 a key the device lacks": Case(None, local(MEM), (claim("c", request(capacity={"cores": "1"})),)),
-    "CAP-2 keys are compared as spelled": Case(
-        None, local(MEM), (claim("c", request(capacity={"d/mem": "1"})),)
-    ),
+    "CAP-1 a key the device lacks": Case(None, local(MEM), asks(request(capacity={"cores": "1"}))),
+    "CAP-2 keys are compared as spelled": Case(None, local(MEM), asks(request(capacity={"d/mem": "1"}))),
     "CAP-6 finer than a thousandth": Case(
-        Reason.CAPACITY_INVALID, local(RANGED), (claim("c", request(capacity={"mem": "1500100u"})),)
+        Reason.CAPACITY_INVALID, local(RANGED), asks(request(capacity={"mem": "1500100u"}))
     ),
     "CAP-6 without fractions the step is rounded up": Case(
         ["r=A"],
         local(RANGED),
-        (claim("c", request(capacity={"mem": "1500100u"})),),
+        asks(request(capacity={"mem": "1500100u"})),
         {"rules": without("DRAFractionalCapacityRange")},
     ),
     "CAP-12 a negative amount": Case(
-        Reason.CAPACITY_INVALID, local(MEM), (claim("c", request(capacity={"mem": "-1"})),)
+        Reason.CAPACITY_INVALID, local(MEM), asks(request(capacity={"mem": "-1"}))
     ),
     "CAP-12 comes before a key that is lacking": Case(
-        Reason.CAPACITY_INVALID, local(MEM), (claim("c", request(capacity={"cores": "1", "mem": "-1"})),)
+        Reason.CAPACITY_INVALID, local(MEM), asks(request(capacity={"cores": "1", "mem": "-1"}))
     ),
     "PREP-8 by 1.37 what is used up is wanted, and missing": Case(
-        None, local(MEM, device("B")), (claim("c", request(count=None)),), {"held": [share(mem="4")]}
+        None, local(MEM, device("B")), asks(request(count=None)), {"held": [share(mem="4")]}
     ),
     "PREP-8 by 1.36 what is used up is left out": Case(
-        ["r=B"],
-        local(MEM, device("B")),
-        (claim("c", request(count=None)),),
-        {"held": [share(mem="4")], "rules": OLD},
+        ["r=B"], local(MEM, device("B")), asks(request(count=None)), {"held": [share(mem="4")], "rules": OLD}
     ),
     "SEL-6 a broken constraint comes before used up capacity": Case(
         Reason.CONSTRAINT_VIOLATED,
         local(device("0", {"m": 1}), {**MEM, **device("A", {"m": 2}, {"mem": "4"})}),
-        (claim("c", request(count=None), constraints=[match("d/m")]),),
+        asks(request(count=None), constraints=[match("d/m")]),
         {"held": [share(mem="4")]},
     ),
 }
@@ -143,7 +138,7 @@ def test_many_shared_devices_are_judged_as_each_one_alone(consumed: list[dict[st
     ]
     world = World(
         [local(*devices)],
-        [claim("c", request("r", capacity={"mem": str(wanted)}))],
+        asks(request("r", capacity={"mem": str(wanted)})),
         held=[held("h", *shares)] if shares else (),
     )
     seen = world.snapshot()
@@ -214,5 +209,5 @@ COUNTERS = {
 @pytest.mark.parametrize("pruned", [True, False], ids=["pruned", "plain"])
 @pytest.mark.parametrize(("expected", "slices", "requests", "holds"), COUNTERS.values(), ids=COUNTERS)
 def test_counters_are_shared_by_a_pool(expected, slices, requests, holds, pruned):
-    world = World(slices, [claim("c", *requests)], [held("h", *holds)] if holds else [])
+    world = World(slices, asks(*requests), [held("h", *holds)] if holds else [])
     assert spelled(on_node(world, pruned=pruned)) == expected

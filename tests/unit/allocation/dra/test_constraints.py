@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from reconciler.cli import main
-from tests.tools.allocation_world import Case, World, decide, local, taken, without
+from tests.tools.allocation_world import Case, World, asks, decide, local, taken, without
 from tests.tools.builders import (
     Object,
     claim,
@@ -36,15 +36,15 @@ def pair(one: Any, other: Any, key: str = "m") -> Object:
     return local(*(device(name, {key: v} if v is not None else {}) for name, v in (("A", one), ("B", other))))
 
 
-def both(*constraints: Object) -> tuple[Object, ...]:
-    return (claim("c", request(count=2), constraints=constraints),)
+def both(*constraints: Object) -> list[Object]:
+    return asks(request(count=2), constraints=constraints)
 
 
 MATCH, DISTINCT = match("d/m"), distinct("d/m")
 
 
-def matching(*requests: Object) -> tuple[Object, ...]:
-    return (claim("c", *requests, constraints=[MATCH]),)
+def matching(*requests: Object) -> list[Object]:
+    return asks(*requests, constraints=[MATCH])
 
 
 CONSTRAINTS = {
@@ -84,8 +84,8 @@ def derives(name: str, expression: str, count: int | None = 1, **fields: Any) ->
 ON_X = match("v/x")
 
 
-def on_x(*requests: Object) -> tuple[Object, ...]:
-    return (claim("c", *requests, constraints=[ON_X]),)
+def on_x(*requests: Object) -> list[Object]:
+    return asks(*requests, constraints=[ON_X])
 
 
 M, BUS = "device.attributes['d'].m", "device.attributes['d'].m.split(':')[1]"
@@ -117,7 +117,7 @@ DERIVED = {
     "CON-12 distinct values": Case(
         ["r=A r=C"],
         local(*(device(name, {"m": at}) for name, at in (("A", 0), ("B", 2), ("C", 1)))),
-        (claim("c", derives("r", f"{M} % 2", 2), constraints=[distinct("v/x")]),),
+        asks(derives("r", f"{M} % 2", 2), constraints=[distinct("v/x")]),
     ),
     "CON-12 each alternative has its own": Case(
         ["r=A s/b=B"],
@@ -131,7 +131,7 @@ DERIVED = {
             ),
         ),
     ),
-    "CON-12 what no constraint uses is not evaluated": Case(["r=A"], pair(1, 2), (claim("c", FAILING),)),
+    "CON-12 what no constraint uses is not evaluated": Case(["r=A"], pair(1, 2), asks(FAILING)),
     "CON-12 the gate": Case(
         Reason.FEATURE_DISABLED, pair(1, 2), on_x(derives("r", M)), {"rules": without("DRADerivedAttributes")}
     ),
@@ -148,14 +148,12 @@ DERIVED = {
     ),
     "CON-13 not on a device in use": Case(["r=B"], pair(None, 1), on_x(derives("r", M)), taken("A")),
     "CON-13 not on a device that this decision took": Case(
-        ["r=A s=B"],
-        pair(None, 1),
-        (claim("c", request("r"), derives("s", M), constraints=[match("v/x", "s")]),),
+        ["r=A s=B"], pair(None, 1), asks(request("r"), derives("s", M), constraints=[match("v/x", "s")])
     ),
     "CON-13 not on a device that an earlier constraint refuses": Case(
         ["r=B"],
         local(device("A", {}), device("B", {"m": 1, "k": 1})),
-        (claim("c", derives("r", M), constraints=[match("d/k"), ON_X]),),
+        asks(derives("r", M), constraints=[match("d/k"), ON_X]),
     ),
     "CON-13 in mode All": Case(Reason.DERIVED_ATTRIBUTE, pair(1, None), on_x(derives("r", M, None))),
     "CON-13 in mode All a device in use fails the request first": Case(
@@ -164,26 +162,18 @@ DERIVED = {
 }
 
 ADMIN = {
-    "ADM-1 false is like unset": Case(
-        None, local(device("A")), (claim("c", request(adminAccess=False)),), taken("A")
-    ),
+    "ADM-1 false is like unset": Case(None, local(device("A")), asks(request(adminAccess=False)), taken("A")),
     "ADM-5 what an administrator holds is free": Case(
-        ["r=A"],
-        local(device("A")),
-        (claim("c", request()),),
-        {"held": [held("h", hold("A", adminAccess=True))]},
+        ["r=A"], local(device("A")), asks(request()), {"held": [held("h", hold("A", adminAccess=True))]}
     ),
     "ADM-6 capacity limits administrators": Case(
         None,
         local(device("A", capacity={"mem": "4"}, allowMultipleAllocations=True)),
-        (claim("c", request(adminAccess=True, capacity={"mem": "2"})),),
+        asks(request(adminAccess=True, capacity={"mem": "2"})),
         {"held": [held("h", hold("A", shareID="x", consumedCapacity={"mem": "3"}))]},
     ),
     "ADM-7 all devices, in use or not": Case(
-        ["r=A r=B"],
-        local(*devices("A", "B")),
-        (claim("c", request(count=None, adminAccess=True)),),
-        taken("B"),
+        ["r=A r=B"], local(*devices("A", "B")), asks(request(count=None, adminAccess=True)), taken("B")
     ),
 }
 
@@ -203,7 +193,7 @@ def test_a_derived_attribute_that_fails_ends_the_decision_on_the_first_node_that
         resource_slice("s1", [device("A", {})], pool="p1", nodeName="n1"),
         resource_slice("s2", [device("B", {"m": 1})], pool="p2", nodeName="n2"),
     ]
-    claims = [claim("c", derives("r", M), constraints=[ON_X])]
+    claims = asks(derives("r", M), constraints=[ON_X])
     world = World(slices, claims, nodes=(node("n1"), node("n2")))
     outcome = decide(world)
     assert isinstance(outcome, Unsatisfied)

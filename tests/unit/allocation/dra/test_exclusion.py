@@ -7,10 +7,9 @@ import pytest
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from reconciler.api.objects.semantics import COMPATIBILITY_GROUPS, Semantics, with_group_modes
 from reconciler.state.devices.exclusion_modes import conflicts, modes
-from tests.tools.allocation_world import NEW, World, decide, picks, without
+from tests.tools.allocation_world import NEW, World, asks, decide, picks, without
 from tests.tools.builders import (
     Object,
-    claim,
     counter_slice,
     device,
     held,
@@ -130,7 +129,7 @@ def test_without_the_gate_grouped_devices_and_what_is_beside_them_are_left_out()
 def test_administrative_access_holds_nothing():
     slices = [gpu(part("a", 1, "mig"), part("x", 1, "foo"))]
     looking = held("h", hold("a", adminAccess=True))
-    world = World(slices, [claim("c", request(selectors=only("x")))], [looking])
+    world = World(slices, asks(request(selectors=only("x"))), [looking])
     assert outcome(world) == "x"
 
 
@@ -139,7 +138,7 @@ def test_a_share_is_judged_once():
     shared = [part(name, 1, group, allowMultipleAllocations=True) for name, group in (("a", "x"), ("b", "y"))]
     world = World(
         [gpu(*shared)],
-        [claim("c", request(selectors=only("b")))],
+        asks(request(selectors=only("b"))),
         [held("h", hold("a", shareID="1")), held("i", hold("b", shareID="2"))],
     )
     assert outcome(world) == "b"
@@ -150,7 +149,7 @@ def test_claims_of_other_namespaces_count():
     other = held("h", hold("a"))
     other["metadata"]["namespace"] = "elsewhere"
     slices = [gpu(part("a", 1, "mig"), part("x", 1, "foo"))]
-    found = decide(World(slices, [claim("c", request(selectors=only("x")))], [other]))
+    found = decide(World(slices, asks(request(selectors=only("x"))), [other]))
     assert isinstance(found, Unsatisfied)
     assert found.message.endswith("excluded: 1 device on 1 node: a is held by elsewhere/h with group mig")
 
@@ -163,7 +162,7 @@ def test_a_refusal_names_the_device_its_mode_and_the_claim():
     slices += [gpu(part("y", 1, "foo", "z"), pool="q", on="m")]
     world = World(
         slices,
-        [claim("c", request(selectors=selectors('device.attributes["d"].id.startsWith("x")')))],
+        asks(request(selectors=selectors('device.attributes["d"].id.startsWith("x")'))),
         [held("train-7", hold("gpu-1"))],
         nodes=[node("n"), node("m")],
     )
@@ -227,7 +226,7 @@ def test_a_slice_edited_under_what_is_held_takes_nothing_away_and_is_reported():
     before = gpu(part("a", 1, "mig"), part("b", 1, "mig"), part("x", 1, "mig"))
     after = gpu(part("a", 1, "mig"), part("b", 1, "foo"), part("x", 1, "mig"))
     holders = [held("h", hold("a")), held("i", hold("b"))]
-    wanted = [claim("c", request(selectors=only("x")))]
+    wanted = asks(request(selectors=only("x")))
     assert outcome(World([before], wanted, holders)) == "x"
     edited = World([after], wanted, holders)
     assert outcome(edited) == Reason.EXCLUDED
@@ -256,6 +255,6 @@ def test_a_whole_device_that_uses_up_its_counters_is_the_reason_not_its_groups()
 def test_a_search_turns_back_over_exclusion():
     """A search that skips equal devices must not treat these as equal."""
     slices = [gpu(part("a", 1, "x"), part("b", 1, "x", "y"), part("c", 1, "y"), part("d", 1, "y"))]
-    found = decide(World(slices, [claim("c", request("r", 2), request("q", selectors=only("d")))]))
+    found = decide(World(slices, asks(request("r", 2), request("q", selectors=only("d")))))
     assert isinstance(found, Granted)
     assert picks(found.plans) == [[("r", "d/p/b"), ("r", "d/p/c"), ("q", "d/p/d")]]

@@ -4,7 +4,7 @@ import pytest
 
 from reconciler.allocation.dra.node_attempt import NodeGrant
 from reconciler.api.objects.plan import Reason
-from tests.tools.allocation_world import NEW, OLD, Case, World, local, on_node, without
+from tests.tools.allocation_world import NEW, OLD, Case, World, asks, local, on_node, without
 from tests.tools.builders import (
     claim,
     counter_slice,
@@ -37,66 +37,54 @@ def off(gate: str) -> dict[str, object]:
 
 CASES = {
     "PREP-1 firstAvailable": Case(
-        Reason.FEATURE_DISABLED, A, [claim("c", first_of("r", a=wants()))], off("DRAPrioritizedList")
+        Reason.FEATURE_DISABLED, A, asks(first_of("r", a=wants())), off("DRAPrioritizedList")
     ),
     "PREP-2 capacity of an alternative": Case(
         Reason.FEATURE_DISABLED,
         A,
-        [claim("c", first_of("r", a=wants(), b=wants(capacity={"mem": "1"})))],
+        asks(first_of("r", a=wants(), b=wants(capacity={"mem": "1"}))),
         off("DRAConsumableCapacity"),
     ),
     "PREP-10 a constraint of another kind": Case(
-        Reason.UNSUPPORTED_CONSTRAINT, A, [claim("c", request(), constraints=[{"requests": []}])]
+        Reason.UNSUPPORTED_CONSTRAINT, A, asks(request(), constraints=[{"requests": []}])
     ),
-    "CTR-11 nothing may draw": Case(
-        None, DRAWING, [claim("c", request(count=2))], off("DRAPartitionableDevices")
-    ),
-    "PREP-4 a selector of another kind": Case(
-        Reason.UNSUPPORTED_SELECTOR, A, [claim("c", request(selectors=[{}]))]
-    ),
+    "CTR-11 nothing may draw": Case(None, DRAWING, asks(request(count=2)), off("DRAPartitionableDevices")),
+    "PREP-4 a selector of another kind": Case(Reason.UNSUPPORTED_SELECTOR, A, asks(request(selectors=[{}]))),
     "PREP-5 even if false": Case(
-        Reason.FEATURE_DISABLED, A, [claim("c", request(adminAccess=False))], off("DRAAdminAccess")
+        Reason.FEATURE_DISABLED, A, asks(request(adminAccess=False)), off("DRAAdminAccess")
     ),
-    "PREP-6 no class given": Case(Reason.MISSING_CLASS, A, [claim("c", request(device_class=""))]),
-    "PREP-7 neither exactly nor firstAvailable": Case(
-        Reason.UNSUPPORTED_MODE, A, [claim("c", {"name": "r"})]
-    ),
+    "PREP-6 no class given": Case(Reason.MISSING_CLASS, A, asks(request(device_class=""))),
+    "PREP-7 neither exactly nor firstAvailable": Case(Reason.UNSUPPORTED_MODE, A, asks({"name": "r"})),
     "PREP-11 gates come before selectors": Case(
         Reason.FEATURE_DISABLED,
         A,
-        [claim("c", request(selectors=[{}], capacity={"mem": "1"}))],
+        asks(request(selectors=[{}], capacity={"mem": "1"})),
         off("DRAConsumableCapacity"),
     ),
     "PREP-11 selectors come before administrative access": Case(
-        Reason.UNSUPPORTED_SELECTOR,
-        A,
-        [claim("c", request(selectors=[{}], adminAccess=True))],
-        off("DRAAdminAccess"),
+        Reason.UNSUPPORTED_SELECTOR, A, asks(request(selectors=[{}], adminAccess=True)), off("DRAAdminAccess")
     ),
     "PREP-11 administrative access comes before the class": Case(
-        Reason.FEATURE_DISABLED,
-        A,
-        [claim("c", request(device_class="x", adminAccess=True))],
-        off("DRAAdminAccess"),
+        Reason.FEATURE_DISABLED, A, asks(request(device_class="x", adminAccess=True)), off("DRAAdminAccess")
     ),
     "PREP-11 the class comes before the mode": Case(
-        Reason.CLASS_NOT_FOUND, A, [claim("c", request(device_class="x", allocationMode="Most"))]
+        Reason.CLASS_NOT_FOUND, A, asks(request(device_class="x", allocationMode="Most"))
     ),
     "PREP-8 a selector fails although the device is in use": Case(
         Reason.CEL_RUNTIME,
         A,
-        [claim("c", request(count=None, selectors=selectors('device.attributes["d"].x == 1')))],
+        asks(request(count=None, selectors=selectors('device.attributes["d"].x == 1'))),
         {"held": [held("h", hold("A"))]},
     ),
     "PREP-8 the first error in pool order: a selector": Case(
         Reason.CEL_RUNTIME,
         [A, resource_slice("t", pool="q", slices=2, nodeName="n")],
-        [claim("c", request(count=None, selectors=selectors('device.attributes["d"].x == 1')))],
+        asks(request(count=None, selectors=selectors('device.attributes["d"].x == 1'))),
     ),
     "PREP-8 the first error in pool order: a pool": Case(
         Reason.INCOMPLETE_POOL,
         [A, resource_slice("t", pool="o", slices=2, nodeName="n")],
-        [claim("c", request(count=None, selectors=selectors('device.attributes["d"].x == 1')))],
+        asks(request(count=None, selectors=selectors('device.attributes["d"].x == 1'))),
     ),
     "PREP-9 each claim before the next": Case(
         Reason.TOO_MANY_DEVICES,
@@ -106,11 +94,11 @@ CASES = {
             claim("c2", request(count=None, selectors=selectors('device.attributes["d"].x == 1'))),
         ],
     ),
-    "POOL-2 counters": Case(["r=B"], DRAWING, [claim("c", request())], off("DRAPartitionableDevices")),
+    "POOL-2 counters": Case(["r=B"], DRAWING, asks(request()), off("DRAPartitionableDevices")),
     "CAP-14 shares block": Case(
         None,
         SHARED,
-        [claim("c", request())],
+        asks(request()),
         {**off("DRAConsumableCapacity"), "held": [held("h", hold("A", shareID="x"))]},
     ),
     "NM-1 a node selector that cannot be read": Case(
@@ -120,43 +108,41 @@ CASES = {
             devices("A"),
             nodeSelector=node_selector({"matchExpressions": [{"key": "k", "operator": "Near"}]}),
         ),
-        [claim("c", request())],
+        asks(request()),
     ),
     "SRCH-10 but not before a device is reached": Case(
-        ["r=A r=B"],
-        local(*devices("A", "B", "C")),
-        [claim("c", request(count=2, selectors=selectors(FAILS_ON_C)))],
+        ["r=A r=B"], local(*devices("A", "B", "C")), asks(request(count=2, selectors=selectors(FAILS_ON_C)))
     ),
     "SEL-4 a selector fails on a device of another node": Case(
         Reason.CEL_RUNTIME,
         resource_slice(
             "s", [device("A", nodeName="m"), device("B", {"x": 1}, nodeName="n")], perDeviceNodeSelection=True
         ),
-        [claim("c", request(selectors=selectors('device.attributes["d"].x == 1')))],
+        asks(request(selectors=selectors('device.attributes["d"].x == 1'))),
     ),
-    "POOL-3 a slice without any node": Case(None, resource_slice("s", devices("A")), [claim("c", request())]),
+    "POOL-3 a slice without any node": Case(None, resource_slice("s", devices("A")), asks(request())),
     "POOL-7 by 1.37 counters of another node's pool are nobody's concern here": Case(
         ["r=A"],
         [A, counter_slice("t", {"g": {"m": 1}}, pool="q", slices=2, nodeName="m")],
-        [claim("c", request(count=None))],
+        asks(request(count=None)),
         {"rules": NEW},
     ),
     "POOL-7 by 1.36 they are": Case(
         Reason.INCOMPLETE_POOL,
         [A, counter_slice("t", {"g": {"m": 1}}, pool="q", slices=2, nodeName="m")],
-        [claim("c", request(count=None))],
+        asks(request(count=None)),
         {"rules": OLD},
     ),
     "CEL-6 by 1.36 without lists a list spoils the device": Case(
         Reason.CEL_RUNTIME,
         local(device("A", {"m": ["a"]})),
-        [claim("c", request(selectors=selectors("true")))],
+        asks(request(selectors=selectors("true"))),
         {"rules": without("DRAListTypeAttributes", release=OLD)},
     ),
     "CEL-6 by 1.37 it does not": Case(
         ["r=A"],
         local(device("A", {"m": ["a"]})),
-        [claim("c", request(selectors=selectors("true")))],
+        asks(request(selectors=selectors("true"))),
         {"rules": without("DRAListTypeAttributes")},
     ),
 }
@@ -182,9 +168,9 @@ PREFERENCES = {
     "SRCH-4 an alternative that wants all of nothing is passed over": Case(
         ["r/b=A"],
         local(*devices("A")),
-        [claim("c", first_of("r", a=wants(None, selectors=selectors("false")), b=wants()))],
+        asks(first_of("r", a=wants(None, selectors=selectors("false")), b=wants())),
     ),
-    "SRCH-8 what can be shared is taken once a request": Case(None, SHARED, [claim("c", request(count=2))]),
+    "SRCH-8 what can be shared is taken once a request": Case(None, SHARED, asks(request(count=2))),
 }
 
 
@@ -205,32 +191,29 @@ SIZES = local(device("A", {"size": "big"}), device("B", {"size": "small"}))
 
 TAINTS = {
     "TNT-1 unknown effects do not": Case(
-        ["r=A"], local(device("A", taints=[taint("k", "Later")])), (claim("c", request()),)
+        ["r=A"], local(device("A", taints=[taint("k", "Later")])), asks(request())
     ),
     "TNT-3 seconds do not matter": Case(
         ["r=A"],
         local(device("A", taints=[taint("k", "NoExecute")])),
-        (claim("c", request(tolerations=[{"operator": "Exists", "tolerationSeconds": 0}])),),
+        asks(request(tolerations=[{"operator": "Exists", "tolerationSeconds": 0}])),
     ),
     "TNT-5 administrators tolerate nothing more": Case(
-        None, local(device("A", taints=[TAINTED])), (claim("c", request(adminAccess=True)),)
+        None, local(device("A", taints=[TAINTED])), asks(request(adminAccess=True))
     ),
     "TNT-7 a rule without a selector matches nothing": Case(
-        ["r=A"],
-        local(*devices("A")),
-        (claim("c", request()),),
-        {"taint_rules": [taint_rule("x", None, TAINTED)]},
+        ["r=A"], local(*devices("A")), asks(request()), {"taint_rules": [taint_rule("x", None, TAINTED)]}
     ),
     "TNT-7 a rule whose class does not exist": Case(
         ["r=A"],
         SIZES,
-        (claim("c", request()),),
+        asks(request()),
         {"taint_rules": [taint_rule("x", {"deviceClassName": "missing"}, TAINTED)]},
     ),
     "TNT-7 an expression that fails matches nothing": Case(
         ["r=A"],
         SIZES,
-        (claim("c", request()),),
+        asks(request()),
         {"taint_rules": [taint_rule("x", {"selectors": selectors(BIG.replace("size", "no"))}, TAINTED)]},
     ),
 }

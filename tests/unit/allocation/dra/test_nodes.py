@@ -24,7 +24,7 @@ from reconciler.state.devices.snapshot import View
 from reconciler.state.store import Store
 from tests.tools.allocation_checker import problems
 from tests.tools.allocation_strategies import contests, worlds
-from tests.tools.allocation_world import STEPS, World, decide, numbered, on_node, picks
+from tests.tools.allocation_world import STEPS, World, asks, decide, numbered, on_node, picks
 from tests.tools.builders import (
     Object,
     amount,
@@ -120,10 +120,7 @@ def test_counters_of_a_device_of_which_shares_are_held_exclude_no_node():
         counter_slice("t", {"g": {"m": 6}}, slices=2, nodeName="a"),
     ]
     world = World(
-        slices,
-        [claim("c", request(), constraints=[match("d/m")])],
-        [held("h", hold("A", shareID="x"))],
-        nodes=NODES,
+        slices, asks(request(), constraints=[match("d/m")]), [held("h", hold("A", shareID="x"))], nodes=NODES
     )
     assert isinstance(decide(world), Granted)
 
@@ -169,7 +166,7 @@ FAILS = selectors('device.attributes["d"].x == 1')
     ],
 )
 def test_a_node_where_a_selector_fails_is_looked_at(requests, slices):
-    outcome = decide(World(slices, [claim("c", *requests)], nodes=NODES))
+    outcome = decide(World(slices, asks(*requests), nodes=NODES))
     assert isinstance(outcome, Unsatisfied)
     assert "a" in [name for name, _ in outcome.nodes_refused]
 
@@ -233,7 +230,7 @@ class History:
 def test_a_device_that_is_freed_is_found_again(place: Object):
     """It was counted while it was held."""
     picture = store(*NODES, device_class(), resource_slice("s", devices("A"), **place), held("h", hold("A")))
-    wanted = World((), [claim("c", request())]).wanted()
+    wanted = World((), asks(request())).wanted()
     assert isinstance(allocate(wanted, picture.snapshot()), Unsatisfied)
     picture.apply(Removed("ResourceClaim", ObjectKey("default", "h")))
     assert isinstance(allocate(wanted, picture.snapshot()), Granted)
@@ -280,7 +277,7 @@ def test_messages_name_the_right_claim_of_one_spec():
 def test_a_class_that_changes_is_read_again():
     """Also by claims of a spec that is cached."""
     picture = store(*NODES, device_class(), on("a", "A"))
-    (wanted,) = World((), [claim("c", request())]).wanted()
+    (wanted,) = World((), asks(request())).wanted()
     assert isinstance(allocate([wanted], picture.snapshot()), Granted)
     nothing = device_class("any", "false")
     picture.apply(Changed("DeviceClass", typed(nothing)))
@@ -299,7 +296,7 @@ def test_a_card_that_is_full_of_shares_is_not_looked_at():
         return held(f"h{number}", taken)
 
     picture = store(*NODES, device_class(), card("a"), card("b"), share(0), share(1))
-    (wanted,) = World((), [claim("c", request(capacity={"mem": "4Gi"}))]).wanted()
+    (wanted,) = World((), asks(request(capacity={"mem": "4Gi"}))).wanted()
     seen = picture.snapshot()
     outcome = allocate([wanted], seen)
     assert isinstance(outcome, Granted)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from tests.tools.allocation_strategies import CONTESTED, contests, worlds
-from tests.tools.allocation_world import World, decide, without
+from tests.tools.allocation_world import World, asks, decide, without
 from tests.tools.builders import (
     Object,
     claim,
@@ -70,9 +70,7 @@ def test_the_message_of_a_plain_refusal_says_which_test_left_how_many():
     slices = [
         resource_slice("s", [*devices("A", "B"), *devices("C", "D", taints=[taint("k")])], nodeName="n")
     ]
-    world = World(
-        slices, [claim("c", request("gpu", 2, selectors=only("A", "B", "C")))], [held("h", hold("A"))]
-    )
+    world = World(slices, asks(request("gpu", 2, selectors=only("A", "B", "C"))), [held("h", hold("A"))])
     outcome = decide(world)
     assert isinstance(outcome, Unsatisfied)
     assert outcome.reason is Reason.TAINTED
@@ -108,7 +106,7 @@ GROUPED["consumesCounters"][0]["compatibilityGroups"] = ["x"]
 )
 def test_a_gate_that_is_off_is_a_reason_of_its_own_and_is_named(gate: str, slices: list[Object]):
     """Waiting does not help, and nobody holds anything."""
-    outcome = decide(World(slices, [claim("c", request("gpu"))], rules=without(gate)))
+    outcome = decide(World(slices, asks(request("gpu")), rules=without(gate)))
     assert isinstance(outcome, Unsatisfied)
     assert outcome.reason is Reason.GATE_OFF
     assert outcome.message == (
@@ -129,7 +127,7 @@ def test_no_node_at_all_is_another_reason_than_too_few_devices_on_each(
         resource_slice("t", devices("B"), allNodes=True),
     ]
     slices[1]["spec"]["pool"]["name"] = "q"
-    outcome = decide(World(slices, [claim("c", request())], nodes=nodes), nodes=considered)
+    outcome = decide(World(slices, asks(request()), nodes=nodes), nodes=considered)
     assert isinstance(outcome, Granted) == granted
     if isinstance(outcome, Unsatisfied):
         assert outcome.reason is Reason.NO_NODES
@@ -218,7 +216,7 @@ def test_the_counts_of_a_refusal_are_true(world: World):
 @given(worlds(always=("trouble", "places")), st.booleans(), st.data())
 def test_a_refusal_of_one_device_names_the_test_that_leaves_none(world: World, bound, data):
     """Requests cannot compete where there is one, and each test is exact on one device."""
-    asked = replace(world, claims=[claim("c", request())])
+    asked = replace(world, claims=asks(request()))
     names = [n["metadata"]["name"] for n in world.nodes]
     nodes = [data.draw(st.sampled_from(names))] if bound else None
     outcome = decide(asked, nodes=nodes)
@@ -285,7 +283,7 @@ def test_a_refusal_says_what_is_wrong_with_pools_and_nodes(
     slices: list[Object], nodes: list[str] | None, reason: Reason, told: str
 ):
     wanted = request(selectors=selectors('device.driver == "d"'))
-    world = World(slices, [claim("c", wanted)], nodes=[node("n"), node("m")])
+    world = World(slices, asks(wanted), nodes=[node("n"), node("m")])
     outcome = decide(world, nodes=nodes)
     assert isinstance(outcome, Unsatisfied)
     assert outcome.reason is reason
@@ -326,7 +324,7 @@ BOTH = [request(name, selectors=selectors(f'device.driver == "{name}"')) for nam
 def test_a_constraint_that_can_never_hold_says_why(
     attributes: list[tuple[str, object]], constraint: Object, told: str | None
 ):
-    outcome = decide(World(kinds(attributes), [claim("c", *BOTH, constraints=[constraint])]))
+    outcome = decide(World(kinds(attributes), asks(*BOTH, constraints=[constraint])))
     assert isinstance(outcome, Granted) == (told is None)
     if isinstance(outcome, Unsatisfied):
         assert outcome.reason is Reason.NEVER
@@ -338,7 +336,7 @@ def test_a_constraint_that_can_never_hold_says_why(
 def test_devices_without_the_attribute_of_a_constraint_are_counted():
     devices = [device("A", {"x/a": 0}), device("B", {"x/a": 1}), device("C", {})]
     pools = [resource_slice("d", devices, driver="d", pool="d", nodeName="n")]
-    outcome = decide(World(pools, [claim("c", request("r", count=2), constraints=[match("x/a")])]))
+    outcome = decide(World(pools, asks(request("r", count=2), constraints=[match("x/a")])))
     assert isinstance(outcome, Unsatisfied)
     assert "1 of 3 devices that request r matches has no x/a" in outcome.message
 

@@ -11,10 +11,9 @@ from reconciler.allocation.dra.node_attempt import NodeGrant
 from reconciler.api.objects.plan import Reason
 from tests.tools.allocation_checker import problems
 from tests.tools.allocation_strategies import contests, worlds
-from tests.tools.allocation_world import Case, World, answer, local, on_node
+from tests.tools.allocation_world import Case, World, answer, asks, local, on_node
 from tests.tools.builders import (
     Object,
-    claim,
     counter_slice,
     device,
     devices,
@@ -120,49 +119,44 @@ EQUALS = {
     "another value of a constraint": Case(
         ["r1=B r2=C"],
         local(*with_m(A=1, B=2, C=2)),
-        [claim("c", request("r1"), request("r2"), constraints=[match("d/m")])],
+        asks(request("r1"), request("r2"), constraints=[match("d/m")]),
     ),
     "another draw": Case(
         ["r1=B r2=C"],
         pool(4, drawing("A", 2), drawing("B", 1), drawing("C", 3)),
-        [claim("c", request("r1"), request("r2", selectors=only("C")))],
+        asks(request("r1"), request("r2", selectors=only("C"))),
     ),
     "more consumed by shares": Case(
         ["r1=B r2=A"],
         local(*SHARED),
-        [claim("c", request("r1", capacity={"mem": "1"}), request("r2", capacity={"mem": "4"}))],
+        asks(request("r1", capacity={"mem": "1"}), request("r2", capacity={"mem": "4"})),
         {"held": [held("h", hold("B", shareID="x", consumedCapacity={"mem": "2"}))]},
     ),
     "what was consumed on the way": Case(
         ["r1=A r2=B r3=A r4=B"],
         local(*SHARED),
-        [claim("c", *(request(f"r{n}", capacity={"mem": m}) for n, m in enumerate("1133", 1)))],
+        asks(*(request(f"r{n}", capacity={"mem": m}) for n, m in enumerate("1133", 1))),
     ),
     "an error for a later request": Case(
         Reason.CEL_RUNTIME,
         local(*devices("A", "B")),
-        [
-            claim(
-                "c",
-                request("r1"),
-                request(
-                    "r2",
-                    selectors=selectors(
-                        'device.attributes["d"].id == "A" && device.attributes["d"].missing == 1'
-                    ),
+        asks(
+            request("r1"),
+            request(
+                "r2",
+                selectors=selectors(
+                    'device.attributes["d"].id == "A" && device.attributes["d"].missing == 1'
                 ),
-            )
-        ],
+            ),
+        ),
     ),
     "wanted by a later request": Case(
-        ["r1=B r2=A"],
-        local(*devices("A", "B")),
-        [claim("c", request("r1"), request("r2", selectors=only("A")))],
+        ["r1=B r2=A"], local(*devices("A", "B")), asks(request("r1"), request("r2", selectors=only("A")))
     ),
     "another place in the list of mode All": Case(
         Reason.CONSTRAINT_VIOLATED,
         local(*with_m(A=1, B=0, C=0, D=1)),
-        [claim("c", request("r1"), request("r2", None), constraints=[distinct("d/m")])],
+        asks(request("r1"), request("r2", None), constraints=[distinct("d/m")]),
     ),
 }
 

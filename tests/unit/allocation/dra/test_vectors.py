@@ -4,6 +4,7 @@ Unless a case says otherwise: one node `n`, one pool of one slice with devices A
 request for one device of any kind.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.semantics import Semantics
-from tests.tools.allocation_world import NEW, OLD, World, on_node, spelled
+from tests.tools.allocation_world import NEW, OLD, World, asks, on_node, spelled
 from tests.tools.builders import (
     Object,
     amount,
@@ -43,7 +44,7 @@ class Vector:
     """A situation and its answer: one line a claim, an error, or None for "does not fit"."""
 
     expected: list[str] | Reason | None
-    claims: tuple[Object, ...]
+    claims: Sequence[Object]
     slices: tuple[Object, ...]
     held: tuple[Object, ...] = ()
     classes: tuple[Object, ...] = field(default_factory=lambda: (device_class(),))
@@ -82,18 +83,12 @@ def admin(name: str) -> Object:
 
 VECTORS = {
     "T1": Vector(
-        ["r=B r=C"],
-        (claim("c", request(count=2), constraints=[match("d/m")]),),
-        (local(of=with_m(A=1, B=2, C=2)),),
+        ["r=B r=C"], asks(request(count=2), constraints=[match("d/m")]), (local(of=with_m(A=1, B=2, C=2)),)
     ),
-    "T2": Vector(["r1=B r2=A"], (claim("c", request("r1"), request("r2", selectors=only("A"))),), ABC),
+    "T2": Vector(["r1=B r2=A"], asks(request("r1"), request("r2", selectors=only("A"))), ABC),
     "T3": Vector(
         ["r1=A r2/y=B"],
-        (
-            claim(
-                "c", request("r1"), first_of("r2", x=wants(selectors=only("A")), y=wants(selectors=only("B")))
-            ),
-        ),
+        asks(request("r1"), first_of("r2", x=wants(selectors=only("A")), y=wants(selectors=only("B")))),
         ABC,
     ),
     "T4": Vector(
@@ -104,53 +99,45 @@ VECTORS = {
         ),
         ABC,
     ),
-    "T5": Vector(None, (claim("c", request(count=None)),), ABC, A_HELD),
-    "T6": Vector(["r=A r=B r=C"], (claim("c", request(count=None, adminAccess=True)),), ABC, A_HELD),
-    "T7 nothing matches": Vector(None, (claim("c", request(count=None, selectors=selectors("false"))),), ABC),
-    "T7 33 match": Vector(Reason.TOO_MANY_DEVICES, (claim("c", request(count=None)),), (many(33),)),
+    "T5": Vector(None, asks(request(count=None)), ABC, A_HELD),
+    "T6": Vector(["r=A r=B r=C"], asks(request(count=None, adminAccess=True)), ABC, A_HELD),
+    "T7 nothing matches": Vector(None, asks(request(count=None, selectors=selectors("false"))), ABC),
+    "T7 33 match": Vector(Reason.TOO_MANY_DEVICES, asks(request(count=None)), (many(33),)),
     "T7 32 match": Vector(
-        [" ".join(f"r=d{number:02}" for number in range(32))], (claim("c", request(count=None)),), (many(32),)
+        [" ".join(f"r=d{number:02}" for number in range(32))], asks(request(count=None)), (many(32),)
     ),
     "T8 exact": Vector(
         ["r=A"],
-        (claim("c", request(selectors=selectors('device.driver == "d"'))),),
+        asks(request(selectors=selectors('device.driver == "d"'))),
         (*ABC, local("t", driver="e", pool="q", slices=2)),
     ),
     "T8 all": Vector(
         Reason.INCOMPLETE_POOL,
-        (claim("c", request(count=None, selectors=selectors('device.driver == "d"'))),),
+        asks(request(count=None, selectors=selectors('device.driver == "d"'))),
         (*ABC, local("t", driver="e", pool="q", slices=2)),
     ),
-    "T9 satisfiable": Vector(
-        ["r=A"], (claim("c", request()),), (*ABC, local("t", driver="e", of=devices("X", "X")))
-    ),
+    "T9 satisfiable": Vector(["r=A"], asks(request()), (*ABC, local("t", driver="e", of=devices("X", "X")))),
     "T9 unsatisfiable": Vector(
         Reason.INVALID_POOL,
-        (claim("c", request(selectors=selectors("false"))),),
+        asks(request(selectors=selectors("false"))),
         (*ABC, local("t", driver="e", of=devices("X", "X"))),
     ),
-    "T10": Vector(
-        ["r=A"], (claim("c", request()),), (*ABC, local("t", of=devices("X"), generation=2, nodeName="m"))
-    ),
+    "T10": Vector(["r=A"], asks(request()), (*ABC, local("t", of=devices("X"), generation=2, nodeName="m"))),
     "T11 exact": Vector(
-        None,
-        (claim("c", request()),),
-        (local(slices=2), local("t", of=devices("X"), generation=2, nodeName="m")),
+        None, asks(request()), (local(slices=2), local("t", of=devices("X"), generation=2, nodeName="m"))
     ),
     "T11 all": Vector(
         None,
-        (claim("c", request(count=None)),),
+        asks(request(count=None)),
         (local(slices=2), local("t", of=devices("X"), generation=2, nodeName="m")),
     ),
-    "T12 exact": Vector(None, (claim("c", request()),), (local("s1"), local("s2", of=devices("X")))),
+    "T12 exact": Vector(None, asks(request()), (local("s1"), local("s2", of=devices("X")))),
     "T12 all": Vector(
-        Reason.INCOMPLETE_POOL,
-        (claim("c", request(count=None)),),
-        (local("s1"), local("s2", of=devices("X"))),
+        Reason.INCOMPLETE_POOL, asks(request(count=None)), (local("s1"), local("s2", of=devices("X")))
     ),
     "T13 one": Vector(
         ["r=B"],
-        (claim("c", request()),),
+        asks(request()),
         (
             local("s1", of=devices("A", bindingConditions=["x"], bindingFailureConditions=["y"]), pool="a"),
             local("s2", of=devices("B"), pool="b"),
@@ -158,7 +145,7 @@ VECTORS = {
     ),
     "T13 two": Vector(
         ["r=B r=A"],
-        (claim("c", request(count=2)),),
+        asks(request(count=2)),
         (
             local("s1", of=devices("A", bindingConditions=["x"], bindingFailureConditions=["y"]), pool="a"),
             local("s2", of=devices("B"), pool="b"),
@@ -166,42 +153,38 @@ VECTORS = {
     ),
     "T14": Vector(
         ["r=A"],
-        (claim("c", request()),),
+        asks(request()),
         (local("s-9", of=devices("B"), slices=2), local("s-10", of=devices("A"), slices=2)),
     ),
-    "T15": Vector(None, (claim("c", request(count=2)),), SHARED_A),
-    "T16": Vector(["r1=A r2=A"], (claim("c", request("r1"), request("r2")),), SHARED_A),
-    "T17": Vector(
-        None, (claim("c", request("r1"), request("r2"), constraints=[distinct("d/id")]),), SHARED_A
-    ),
+    "T15": Vector(None, asks(request(count=2)), SHARED_A),
+    "T16": Vector(["r1=A r2=A"], asks(request("r1"), request("r2")), SHARED_A),
+    "T17": Vector(None, asks(request("r1"), request("r2"), constraints=[distinct("d/id")]), SHARED_A),
     "T18 one": Vector(
-        ["r=B"], (claim("c", request()),), (local(of=[*devices("A", taints=[taint("k1")]), *devices("B")]),)
+        ["r=B"], asks(request()), (local(of=[*devices("A", taints=[taint("k1")]), *devices("B")]),)
     ),
     "T18 all": Vector(
-        None,
-        (claim("c", request(count=None)),),
-        (local(of=[*devices("A", taints=[taint("k1")]), *devices("B")]),),
+        None, asks(request(count=None)), (local(of=[*devices("A", taints=[taint("k1")]), *devices("B")]),)
     ),
     "T19": Vector(
         ["r=B"],
-        (claim("c", request(tolerations=TOLERATES_K1)),),
+        asks(request(tolerations=TOLERATES_K1)),
         (local(of=[*devices("A", taints=[taint("k1"), taint("k2")]), *devices("B")]),),
     ),
     "T20": Vector(
         Reason.CONSTRAINT_VIOLATED,
-        (claim("c", request(count=None), constraints=[match("d/m")]),),
+        asks(request(count=None), constraints=[match("d/m")]),
         (local(of=with_m(A=1, B=2)),),
     ),
-    "T21 A free": Vector(["r=A"], (claim("c", request(selectors=FAILS_ON_B)),), ABC),
-    "T21 A held": Vector(Reason.CEL_RUNTIME, (claim("c", request(selectors=FAILS_ON_B)),), ABC, A_HELD),
+    "T21 A free": Vector(["r=A"], asks(request(selectors=FAILS_ON_B)), ABC),
+    "T21 A held": Vector(Reason.CEL_RUNTIME, asks(request(selectors=FAILS_ON_B)), ABC, A_HELD),
     "T22": Vector(
         ["r=C"],
-        (claim("c", request(selectors=FAILS_ON_B)),),
+        asks(request(selectors=FAILS_ON_B)),
         ABC,
         A_HELD,
         (device_class("any", 'device.attributes["d"].id != "B"'),),
     ),
-    "T23": Vector(None, (claim("c", admin("r1"), request("r2")),), JUST_A),
+    "T23": Vector(None, asks(admin("r1"), request("r2")), JUST_A),
     "T24": Vector(["r=A", "r=A"], (claim("c1", request()), claim("c2", admin("r"))), JUST_A),
     "T25": Vector(None, (claim("c1", admin("r")), claim("c2", request())), JUST_A),
     "T26": Vector(
@@ -210,44 +193,36 @@ VECTORS = {
                 [f"r1=d{number:02}" for number in range(20)] + [f"r2/y=d{number}" for number in range(20, 32)]
             )
         ],
-        (claim("c", request("r1", 20), first_of("r2", x=wants(20), y=wants(12))),),
+        asks(request("r1", 20), first_of("r2", x=wants(20), y=wants(12))),
         (many(40),),
     ),
-    "T27": Vector(Reason.TOO_MANY_DEVICES, (claim("c", request("r1", 20), request("r2", 20)),), (many(40),)),
+    "T27": Vector(Reason.TOO_MANY_DEVICES, asks(request("r1", 20), request("r2", 20)), (many(40),)),
     "T33": Vector(
         ["r=B"],
-        (claim("c", request(capacity={"mem": "4Gi"})),),
+        asks(request(capacity={"mem": "4Gi"})),
         (local(of=[device("A", capacity={"mem": "2Gi"}), device("B", capacity={"mem": "8Gi"})]),),
     ),
-    "T34": Vector(None, (claim("c", request(capacity={"mem": "1"})),), ABC),
-    "T35": Vector(
-        ["r=C"], (claim("c", request()),), (drawing(A=40, B=20, C=20), GROUP_40), (held("h", hold("B")),)
-    ),
-    "T38": Vector([""], (claim("c"),), ABC),
+    "T34": Vector(None, asks(request(capacity={"mem": "1"})), ABC),
+    "T35": Vector(["r=C"], asks(request()), (drawing(A=40, B=20, C=20), GROUP_40), (held("h", hold("B")),)),
+    "T38": Vector([""], asks(), ABC),
     "T39": Vector(
         Reason.INVALID_POOL,
-        (claim("c", request(count=4)),),
+        asks(request(count=4)),
         (local("s1", slices=2), local("s2", of=devices("A"), slices=2)),
     ),
     "T40": Vector(
         ["r=A r=B r=C"],
-        (claim("c", request(count=3)),),
+        asks(request(count=3)),
         (local("s1", slices=2), local("s2", of=devices("A"), slices=2, nodeName="m")),
     ),
     "CTR full device tried first": Vector(
-        ["r=a r=b"], (claim("c", request(count=2)),), (drawing(full=40, a=20, b=20, c=30), GROUP_40)
+        ["r=a r=b"], asks(request(count=2)), (drawing(full=40, a=20, b=20, c=30), GROUP_40)
     ),
     "CTR half drawn": Vector(
-        ["r=b"],
-        (claim("c", request()),),
-        (drawing(full=40, a=20, b=20, c=30), GROUP_40),
-        (held("h", hold("a")),),
+        ["r=b"], asks(request()), (drawing(full=40, a=20, b=20, c=30), GROUP_40), (held("h", hold("a")),)
     ),
     "CTR too much drawn": Vector(
-        None,
-        (claim("c", request()),),
-        (drawing(full=40, a=20, b=20, c=30), GROUP_40),
-        (held("h", hold("c")),),
+        None, asks(request()), (drawing(full=40, a=20, b=20, c=30), GROUP_40), (held("h", hold("c")),)
     ),
 }
 

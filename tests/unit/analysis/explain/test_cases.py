@@ -3,7 +3,7 @@
 from reconciler.allocation.explanation import Explanation, Kind, Request
 from reconciler.analysis.explain.explain import explain
 from reconciler.api.objects.plan import Reason
-from tests.tools.allocation_world import World
+from tests.tools.allocation_world import World, asks
 from tests.tools.builders import (
     claim,
     counter_slice,
@@ -52,7 +52,7 @@ def test_whoever_has_administrative_access_does_not_mind_who_holds_a_device():
 
 def test_a_selector_of_a_class_is_not_tried_on_what_one_before_it_refuses():
     classes = [device_class("any", "false", "device.attributes['d'].nothing == 1")]
-    world = World([resource_slice("s", devices("A"), nodeName="n")], [claim("c", request())], classes=classes)
+    world = World([resource_slice("s", devices("A"), nodeName="n")], asks(request()), classes=classes)
     (asked,) = explanation_of(world).requests
     assert (asked.failing, asked.funnel[0].errors, asked.funnel[0].left) == ((), 0, 0)
 
@@ -64,9 +64,7 @@ def test_an_amount_that_cannot_be_given_is_an_error_and_passes_nothing():
 
 
 def test_after_all_requests_together_nothing_is_left_of_a_refusal():
-    world = World(
-        [resource_slice("s", devices("A", "B"), nodeName="n")], [claim("c", request("r", 2), request("q"))]
-    )
+    world = World([resource_slice("s", devices("A", "B"), nodeName="n")], asks(request("r", 2), request("q")))
     assert [asked.left for asked in explanation_of(world).requests] == [0, 0]
 
 
@@ -93,7 +91,7 @@ def test_the_nearest_node_lacks_fewest_devices_then_has_most_of_the_kind():
     slices = [on("a", "y", "y"), on("b", "x", "x"), on("c", "x", "y")]
     world = World(
         slices,
-        [claim("c", request("r", 2, selectors=of_x))],
+        asks(request("r", 2, selectors=of_x)),
         [held("h", hold("b0", pool="b"), hold("b1", pool="b"))],
         nodes=[node("a"), node("b"), node("c")],
     )
@@ -118,7 +116,7 @@ def test_of_the_sets_of_a_device_the_one_that_comes_closest_is_told():
         resource_slice("s", content, slices=2, nodeName="n"),
         counter_slice("t", {"g": {"m": 7}, "h": {"m": 9}}, slices=2, nodeName="n"),
     ]
-    (asked,) = explanation_of(World(slices, [claim("c", request())])).requests
+    (asked,) = explanation_of(World(slices, asks(request()))).requests
     (short,) = asked.shortages
     assert (short.set, str(short.short), short.devices) == ("h", "1", 2)
 
@@ -127,7 +125,7 @@ def test_without_effort_nothing_is_asked_again_and_nothing_is_claimed():
     content = [device("A", {"x": 1}), device("B", {"x": 2}), device("C", {"x": 3})]
     world = World(
         [resource_slice("s", content, nodeName="n")],
-        [claim("c", request("r", 2), request("q"), constraints=[match("d/x", "r")])],
+        asks(request("r", 2), request("q"), constraints=[match("d/x", "r")]),
     )
     explanation = explanation_of(world, effort=0)
     assert explanation.constraints == ()
@@ -159,9 +157,7 @@ def test_of_a_node_the_device_that_fails_least_is_told_and_of_what_selects_the_f
     tainted = {"key": "k", "effect": "NoSchedule"}
     content = [device("A", taints=[tainted]), device("B")]
     world = World(
-        [resource_slice("s", content, nodeName="n")],
-        [claim("c", request())],
-        [held("h", hold("A"), hold("B"))],
+        [resource_slice("s", content, nodeName="n")], asks(request()), [held("h", hold("A"), hold("B"))]
     )
     assert explanation_of(world).nearest[0].lacks[0].why == ("B is held by default/h",)
     other = claim("c", request(selectors=selectors("false")))

@@ -10,7 +10,7 @@ from reconciler.analysis.explain.shortage import Conflict, Relaxation
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted
 from tests.tools.allocation_strategies import contests
-from tests.tools.allocation_world import World, decide
+from tests.tools.allocation_world import World, asks, decide
 from tests.tools.builders import (
     Object,
     claim,
@@ -62,12 +62,8 @@ def test_the_nearest_miss_names_counter_set_amount_and_holder():
     explanation = explanation_of(world)
     (asked_for,) = explanation.requests
     (short,) = asked_for.shortages
-    assert (str(short.short), short.counter, short.set, short.devices) == (
-        "14",
-        "multiprocessors",
-        "gpu-2",
-        2,
-    )
+    found = (str(short.short), short.counter, short.set, short.devices)
+    assert found == ("14", "multiprocessors", "gpu-2", 2)
     assert short.holders == (ObjectKey("default", "train-near"),)
     assert asked_for.smallest == (("selector #0", "counters"),)
     assert explanation.reason == "CountersExhausted"
@@ -87,7 +83,7 @@ def test_the_best_case_of_a_counter_is_told_in_its_own_unit():
             ),
             counter_slice("t", sets, slices=2, nodeName="n"),
         ],
-        [claim("c", request())],
+        asks(request()),
     )
     (short,) = explanation_of(world).requests[0].shortages
     assert (str(short.short), str(short.left), str(short.wanted)) == ("20Gi", "40Gi", "60Gi")
@@ -95,9 +91,7 @@ def test_the_best_case_of_a_counter_is_told_in_its_own_unit():
 
 def test_enough_one_by_one_but_not_at_once_says_how_many_fit():
     slices, _ = mig("n", 42, taken=0)
-    world = World(
-        slices, [claim("c", request("r", 4, selectors=selectors('device.attributes["d"].size == 14')))]
-    )
+    world = World(slices, asks(request("r", 4, selectors=selectors('device.attributes["d"].size == 14'))))
     explanation = explanation_of(world)
     assert explanation.reason == "NeverFits"  # nothing is held
     assert explanation.conflict == ((ObjectKey("default", "c"), "r"),)
@@ -153,7 +147,7 @@ def test_two_gates_that_share_the_work_are_told_together():
 
 def test_nodes_that_are_not_considered_are_a_gate():
     slices = [resource_slice("s", devices("A"), nodeName="n")]
-    world = World(slices, [claim("c", request())], nodes=[node("n"), node("m")])
+    world = World(slices, asks(request()), nodes=[node("n"), node("m")])
     explanation = explanation_of(world, ["m"])
     assert explanation.requests[0].smallest == ((),), "no node considered has any device"
     counts = {step.kind: step.left for step in explanation.requests[0].funnel}
@@ -165,7 +159,7 @@ def test_devices_that_a_selector_gives_to_nodes_count_on_each_of_them():
     zone = node_selector(labelled("zone", "a"))
     slices = [resource_slice("s", devices("A", "B"), nodeSelector=zone)]
     nodes = [node("n", zone="a"), node("m", zone="a"), node("o", zone="b")]
-    world = World(slices, [claim("c", request("r", 3))], nodes=nodes)
+    world = World(slices, asks(request("r", 3)), nodes=nodes)
     found = [(miss.node, miss.lacks[0].have) for miss in explanation_of(world).nearest]
     assert found == [("m", 2), ("n", 2), ("o", 0)]
 
@@ -233,7 +227,7 @@ def test_a_conflict_names_requests_and_constraints_and_how_many_devices_fit():
     constraints = [distinct("d/gpu", "r1", "r3"), match("d/numa"), distinct("d/gpu", "r2")]
     world = World(
         [resource_slice(f"s-{name}", gpus, pool=name, nodeName=name) for name in ("n", "m")],
-        [claim("c", *asked, constraints=constraints)],
+        asks(*asked, constraints=constraints),
         nodes=[node("m"), node("n")],
     )
     explanation = explanation_of(world)

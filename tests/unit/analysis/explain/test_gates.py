@@ -18,10 +18,9 @@ from reconciler.cel.program import CelError, CelRefused, compile_selector
 from reconciler.state.devices.node_reach import NodeReach
 from reconciler.state.devices.snapshot import Snapshot
 from tests.tools.allocation_strategies import CONTESTED, EVERYTHING, contests, worlds
-from tests.tools.allocation_world import World, without
+from tests.tools.allocation_world import World, asks, without
 from tests.tools.builders import (
     Object,
-    claim,
     counter_slice,
     device,
     devices,
@@ -117,7 +116,7 @@ def _silenced_world() -> World:
     pool: Object = {"nodeName": "n", "slices": 2}
     return World(
         [counter_slice("t", {"g": {"m": 40}}, **pool), resource_slice("s", made, **pool)],
-        [claim("c", request())],
+        asks(request()),
         held=[held("h", hold("taken"))],
         rules=without("DRADeviceCompatibilityGroups"),
     )
@@ -215,7 +214,7 @@ def test_the_smallest_sets_are_those_that_trying_every_subset_finds(world: World
 def test_many_selectors_count_as_one_gate_so_that_all_subsets_can_be_tried():
     texts = [f'device.driver == "no{n}"' for n in range(20)]
     world = World(
-        [resource_slice("s", devices("A"), nodeName="n")], [claim("c", request(selectors=selectors(*texts)))]
+        [resource_slice("s", devices("A"), nodeName="n")], asks(request(selectors=selectors(*texts)))
     )
     (explanation,) = explain(world.wanted(), world.snapshot()).requests
     assert explanation.smallest == (("the 20 selectors",),)
@@ -242,7 +241,7 @@ def test_gates_that_exclude_everything_mean_a_refusal_and_a_refusal_has_an_expla
 
 
 def test_an_ask_sifts_a_fleet_without_devices():
-    world = World([], [claim("c", request())])
+    world = World([], asks(request()))
     seen = world.snapshot()
     (option,) = options(world, seen)
     result = apply_gates(option, seen, NodeReach(seen.topology, None))
@@ -285,13 +284,13 @@ def test_devices_that_skip_operations_count_on_nodes_that_know_of_it():
         resource_slice("t", devices("B"), pool="q", allNodes=True),
     ]
     nodes = [{**node("new"), **FEATURED}, node("old")]
-    places = NodeReach(World(slices, [claim("c", request())], nodes=nodes).snapshot().topology, None)
+    places = NodeReach(World(slices, asks(request()), nodes=nodes).snapshot().topology, None)
     everything = np.ones(2, dtype=np.bool_)
     assert dict(zip(places.names, places.counts(everything).tolist(), strict=True)) == {"new": 2, "old": 1}
     assert places.at(1).tolist() == [False, True]
 
 
 def test_without_nodes_nothing_is_reached():
-    world = World([resource_slice("s", devices("A"), allNodes=True)], [claim("c", request())])
+    world = World([resource_slice("s", devices("A"), allNodes=True)], asks(request()))
     places = NodeReach(world.snapshot().topology, [])
     assert (places.names, places.reached().tolist()) == ((), [False])

@@ -145,12 +145,8 @@ def test_the_deciding_counter_is_named(requests: list[Object]):
     assert str(short) == text
     assert f"decided by {text}" in found.short()
     (written,) = as_json(found)["decidingCounters"]
-    assert (written["counter"], written["wanted"], written["left"], written["node"]) == (
-        "decoders",
-        "6",
-        "4",
-        "n",
-    )
+    told = (written["counter"], written["wanted"], written["left"], written["node"])
+    assert told == ("decoders", "6", "4", "n")
 
 
 def test_what_counters_do_not_decide_names_none():

@@ -170,10 +170,8 @@ def test_as_many_gangs_fit_as_devices_of_a_rack_suffice_for(counts: list[int], s
 def test_pods_that_share_a_claim_share_its_devices():
     world = racks(a=("r", 1), b=("r", 9))
     found = ask(world, claim("c"), pod("p0", "c"), pod("p1", "c"), count=1)
-    assert [(one.unit, one.node, len(one.devices)) for one in found.placed] == [
-        ("pod default/p0", "a", 1),
-        ("pod default/p1", "a", 0),
-    ]
+    told = [(one.unit, one.node, len(one.devices)) for one in found.placed]
+    assert told == [("pod default/p0", "a", 1), ("pod default/p1", "a", 0)]
 
 
 def apart(name: str, *claims: str) -> Object:

@@ -104,10 +104,8 @@ def test_slices_are_numbered_where_their_names_would_mix_up_the_order():
     found = names(slices_of(result))
     assert list(found) == ["a-0001", "a-0002", "a-0003"]
     assert [name for slice_ in sorted(found) for name in found[slice_]] == [*many, "last"]
-    assert [str(rename) for rename in result.renames] == [
-        "slice a of the cluster is now a-0001",
-        "slice a-0 of the cluster is now a-0003",
-    ]
+    told = [str(rename) for rename in result.renames]
+    assert told == ["slice a of the cluster is now a-0001", "slice a-0 of the cluster is now a-0003"]
 
 
 def test_no_two_slices_of_the_cluster_get_one_name():

@@ -298,10 +298,8 @@ def test_selectors_are_met_together_as_far_as_they_go_the_earlier_first():
     ]
     found = infer_nodes([], slices)
     assert assumed_labels(*slices) == {"zone": "a", "rack": "1"}
-    assert [selector.node_selector_terms[0].match_expressions[0].key for selector in found.unmatched] == [
-        "zone",
-        "virtual",
-    ]
+    told = [selector.node_selector_terms[0].match_expressions[0].key for selector in found.unmatched]
+    assert told == ["zone", "virtual"]
 
 
 @pytest.mark.parametrize(

@@ -78,11 +78,8 @@ def test_init_containers_use_the_claims_of_those_that_start_later():
     inits = [container("large", 4), container("side", 1, restartPolicy="Always"), container("small", 1)]
     found = done(pod([container("main", 2)], inits))
     large, side, small = found.spec["initContainers"]
-    assert devices(found.spec) == {
-        "side-gpu-example-com": 1,
-        "main-gpu-example-com": 2,
-        "init-gpu-example-com": 1,
-    }
+    told = devices(found.spec)
+    assert told == {"side-gpu-example-com": 1, "main-gpu-example-com": 2, "init-gpu-example-com": 1}
     assert used(large) == ["side-gpu-example-com", "main-gpu-example-com", "init-gpu-example-com"]
     assert used(side) == ["side-gpu-example-com"]
     assert used(small) == ["main-gpu-example-com"]
@@ -254,14 +251,10 @@ def test_what_no_profile_is_called_is_unknown(name: str):
 def test_a_container_may_ask_for_profiles_whose_names_differ_in_a_dot():
     asked = {"limits": {"nvidia.com/mig-1g.24gb.me": 1, "nvidia.com/mig-1g.24gb-me": 1}}
     found = done(pod([{"name": "main", "resources": asked}]), mapping([]))
-    assert [one["name"] for one in found.spec["resourceClaims"]] == [
-        "main-mig-nvidia-com-1g-24gb-me",
-        "main-mig-nvidia-com-1g-24gb-me-2",
-    ]
-    assert [one["resourceClaimTemplateName"] for one in found.spec["resourceClaims"]] == [
-        "mig.nvidia.com-1g.24gb.me-1",
-        "mig.nvidia.com-1g.24gb-me-1",
-    ]
+    told = [one["name"] for one in found.spec["resourceClaims"]]
+    assert told == ["main-mig-nvidia-com-1g-24gb-me", "main-mig-nvidia-com-1g-24gb-me-2"]
+    seen = [one["resourceClaimTemplateName"] for one in found.spec["resourceClaims"]]
+    assert seen == ["mig.nvidia.com-1g.24gb.me-1", "mig.nvidia.com-1g.24gb-me-1"]
 
 
 def test_a_mapping_file_comes_first_and_has_to_make_sense():

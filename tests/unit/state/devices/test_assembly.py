@@ -136,7 +136,7 @@ def test_only_the_columns_that_differ_are_new():
     slices = world()
     store = store_of(slices, Semantics())
     before = store.snapshot()
-    content = ({"model": "z", "e/model": "y"}, {"mem": "4Gi"}, {"g": {"m": 20}}, {})
+    content: tuple[Object, ...] = ({"model": "z", "e/model": "y"}, {"mem": "4Gi"}, {"g": {"m": 20}}, {})
     put(store, changed(slices, 0, 1, content, PLACES[0]))
     now = store.snapshot()
     earlier = before.fleet.cel.attributes
@@ -166,7 +166,7 @@ def test_a_selector_keeps_its_answers_if_no_column_that_it_reads_changes(express
     store = store_of(slices, Semantics())
     selector = compile_selector(expression)
     before = selector.masks(store.snapshot().fleet.cel)
-    content = ({"model": "x", "e/model": "z"}, {"mem": "4Gi"}, {"g": {"m": 20}}, {})
+    content: tuple[Object, ...] = ({"model": "x", "e/model": "z"}, {"mem": "4Gi"}, {"g": {"m": 20}}, {})
     put(store, changed(slices, 0, 1, content, PLACES[0]))
     assert selector.masks(store.snapshot().fleet.cel) is before
 
@@ -310,12 +310,8 @@ def test_a_rule_taints_the_devices_it_names(selector: Object | None, expected: d
 
 def test_a_taint_that_a_device_already_has_is_added_again():
     """TNT-8: each must be tolerated. The added taint may equal one of another device."""
-    assert taints(taint_rule("a", {}, taint("own")), taint_rule("b", {}, taint("own"))) == {
-        "d/p/A": "own own",
-        "d/p/B": "own own own",
-        "d/q/A": "own own",
-        "e/p/A": "own own",
-    }
+    found = taints(taint_rule("a", {}, taint("own")), taint_rule("b", {}, taint("own")))
+    assert found == {"d/p/A": "own own", "d/p/B": "own own own", "d/q/A": "own own", "e/p/A": "own own"}
 
 
 @pytest.mark.parametrize("gate", [TAINTS, TAINT_RULES])

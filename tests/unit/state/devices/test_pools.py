@@ -328,10 +328,8 @@ def test_an_unusable_pool_says_why():
             resource_slice("2", devices("B", "B"), pool="b", **ON_N),
         ]
     )
-    assert [pool.problem for pool in view.pools] == [
-        "1 of 3 slices of generation 7 are published",
-        "two devices are named B",
-    ]
+    found = [pool.problem for pool in view.pools]
+    assert found == ["1 of 3 slices of generation 7 are published", "two devices are named B"]
     assert view.invalid is view.pools[1]
 
 

@@ -45,10 +45,8 @@ def test_namespaces_of_a_term():
     assert namespaces(namespaces=["two"]) == {"two"}
     assert namespaces(namespaceSelector={}) == set(TEAMS)
     assert namespaces(namespaceSelector={"matchLabels": {"team": "y"}}) == {"two"}
-    assert namespaces(namespaces=["three"], namespaceSelector={"matchLabels": {"team": "y"}}) == {
-        "two",
-        "three",
-    }
+    found = namespaces(namespaces=["three"], namespaceSelector={"matchLabels": {"team": "y"}})
+    assert found == {"two", "three"}
 
 
 def test_a_selector_that_accepts_no_labels_covers_all_namespaces_for_the_pod_itself():
@@ -229,10 +227,8 @@ def test_a_change_concerns_the_trees_before_and_after_it():
     groups = tree(*TWO[1:])
     assert groups.root(A) == gang("top")  # which does not exist yet
     assert groups.note(changed(TWO[0])) == {gang("top")}
-    assert groups.note(Removed("CompositePodGroup", ObjectKey("default", "middle"))) == {
-        gang("top"),
-        gang("middle"),
-    }
+    found = groups.note(Removed("CompositePodGroup", ObjectKey("default", "middle")))
+    assert found == {gang("top"), gang("middle")}
     assert groups.pod_groups(gang("top")) == []
 
 
