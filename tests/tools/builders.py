@@ -205,12 +205,8 @@ def claim(
         wanted["constraints"] = list(constraints)
     if config:
         wanted["config"] = list(config)
-    return {
-        "apiVersion": DRA,
-        "kind": "ResourceClaim",
-        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
-        "spec": {"devices": wanted},
-    }
+    metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
+    return {"apiVersion": DRA, "kind": "ResourceClaim", "metadata": metadata, "spec": {"devices": wanted}}
 
 
 def match(name: str, *requests: str) -> Object:

@@ -145,13 +145,9 @@ def _pod(random: Random, name: str, claims: list[str], nodes: list[Object]) -> O
         spec |= {"resourceClaims": entries, "schedulingGates": [{"name": "dra-reconciler.io/allocation"}]}
     else:
         spec["nodeName"] = random.choice(nodes)["metadata"]["name"]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "uid": name},
-        "spec": spec,
-        "status": {"phase": "Running" if not claims else "Pending"},
-    }
+    metadata = {"name": name, "namespace": "default", "uid": name}
+    status = {"phase": "Running" if not claims else "Pending"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
 
 
 def by_node(

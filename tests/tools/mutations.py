@@ -84,11 +84,8 @@ def _derived() -> Family:
         one["name"] = f"x{at}"
     attribute = {"name": "d/bus", "expression": "device.attributes['d'].address.substring(5, 6)"}
     numbers = {"name": "d/n", "expression": "[device.attributes['d'].n, dyn(7)]"}
-    wanted = claim(
-        "c",
-        request(count=2, derivedAttributes=[attribute, numbers]),
-        constraints=[match("d/bus"), match("d/n")],
-    )
+    constraints = [match("d/bus"), match("d/n")]
+    wanted = claim("c", request(count=2, derivedAttributes=[attribute, numbers]), constraints=constraints)
     requests: Path = ("devices", "requests", 0, "exactly", "derivedAttributes")
     return Family(
         (resource_slice("s", devices, nodeName="n"), wanted), ((1, requests), (1, ("devices", "constraints")))
@@ -96,13 +93,8 @@ def _derived() -> Family:
 
 
 def _node_resources() -> Family:
-    uses = {
-        "cpu": {"mapping": {"capacityKey": "cpus", "capacityMultiplier": "1"}},
-        "memory": {
-            "mapping": {"deviceMultiplier": "1Gi"},
-            "overhead": {"perPod": "1Mi", "perContainer": "1Ki"},
-        },
-    }
+    memory = {"mapping": {"deviceMultiplier": "1Gi"}, "overhead": {"perPod": "1Mi", "perContainer": "1Ki"}}
+    uses = {"cpu": {"mapping": {"capacityKey": "cpus", "capacityMultiplier": "1"}}, "memory": memory}
     made = device("a", capacity={"cpus": "8"}, allowMultipleAllocations=True, nodeAllocatableResources=uses)
     wanted = claim("c", request(capacity={"cpus": "2"}))
     return Family(

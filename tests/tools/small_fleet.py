@@ -12,12 +12,8 @@ DRIVER = "gpu.example.com"
 
 def device_class(name: str = "gpu", driver: str = DRIVER) -> Object:
     selector = {"cel": {"expression": f"device.driver == '{driver}'"}}
-    return {
-        "apiVersion": DRA,
-        "kind": "DeviceClass",
-        "metadata": {"name": name},
-        "spec": {"selectors": [selector]},
-    }
+    spec = {"selectors": [selector]}
+    return {"apiVersion": DRA, "kind": "DeviceClass", "metadata": {"name": name}, "spec": spec}
 
 
 def node(name: str, **labels: str) -> Object:
@@ -55,12 +51,9 @@ def claim(name: str, count: int = 1, *, device_class: str = "gpu", managed: bool
 
 
 def template(name: str, count: int = 1) -> Object:
-    return {
-        "apiVersion": DRA,
-        "kind": "ResourceClaimTemplate",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"spec": claim_spec(count)},
-    }
+    metadata = {"name": name, "namespace": "default"}
+    spec = {"spec": claim_spec(count)}
+    return {"apiVersion": DRA, "kind": "ResourceClaimTemplate", "metadata": metadata, "spec": spec}
 
 
 def pod(

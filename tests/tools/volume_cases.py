@@ -68,11 +68,8 @@ class Drawn:
         for key in (ZONE, BETA, REGION, *TOPOLOGY):
             if self.maybe(0.5 if key in (ZONE, BETA) else 0.3):
                 labels[key] = self._random.choice(self._zones)
-        return {
-            "metadata": {"name": name, "uid": f"uid-{name}", "labels": labels},
-            "spec": {},
-            "status": {"allocatable": {"cpu": "16", "pods": "110"}},
-        }
+        metadata = {"name": name, "uid": f"uid-{name}", "labels": labels}
+        return {"metadata": metadata, "spec": {}, "status": {"allocatable": {"cpu": "16", "pods": "110"}}}
 
     def _csi_nodes(self) -> list[Object]:
         found = []
@@ -270,11 +267,8 @@ class Drawn:
         spec: Object = {"containers": [{"name": "c", "image": "x"}], "volumes": volumes}
         if node:
             spec["nodeName"] = node
-        return {
-            "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
-            "spec": spec,
-            "status": {"phase": "Running" if node else "Pending"},
-        }
+        metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
+        return {"metadata": metadata, "spec": spec, "status": {"phase": "Running" if node else "Pending"}}
 
     def _pod_source(self) -> Object:
         kind = self._random.choices(("claim", "ephemeral", "disk", "other"), (10, 2, 3, 0.5))[0]

@@ -65,12 +65,8 @@ def volume(name: str, node: str = "", class_: str = "wait", of: str = "", **more
 def csi_node(name: str, limit: int) -> Object:
     """What the driver says about a node."""
     drivers = [{"name": DRIVER, "nodeID": name, "allocatable": {"count": limit}}]
-    return {
-        "apiVersion": STORAGE,
-        "kind": "CSINode",
-        "metadata": {"name": name},
-        "spec": {"drivers": drivers},
-    }
+    spec = {"drivers": drivers}
+    return {"apiVersion": STORAGE, "kind": "CSINode", "metadata": {"name": name}, "spec": spec}
 
 
 def csi_driver(*, capacity: bool) -> Object:
@@ -93,12 +89,9 @@ def capacity(name: str, node: str, size: str, class_: str = "wait") -> Object:
 
 def attachment(node: str, of: str) -> Object:
     """A volume that is attached to a node."""
-    return {
-        "apiVersion": STORAGE,
-        "kind": "VolumeAttachment",
-        "metadata": {"name": f"{of}-at-{node}"},
-        "spec": {"attacher": DRIVER, "nodeName": node, "source": {"persistentVolumeName": of}},
-    }
+    spec = {"attacher": DRIVER, "nodeName": node, "source": {"persistentVolumeName": of}}
+    metadata = {"name": f"{of}-at-{node}"}
+    return {"apiVersion": STORAGE, "kind": "VolumeAttachment", "metadata": metadata, "spec": spec}
 
 
 NO_PROVISIONER = "kubernetes.io/no-provisioner"

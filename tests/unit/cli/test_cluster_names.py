@@ -30,11 +30,9 @@ COMMANDS = {
 
 
 def kubeconfig(path: Path, server: str, **context: str) -> str:
-    found = {
-        "current-context": "prod",
-        "clusters": [{"name": "c", "cluster": {"server": server}}],
-        "contexts": [{"name": "prod", "context": {"cluster": "c", **context}}],
-    }
+    contexts = [{"name": "prod", "context": {"cluster": "c", **context}}]
+    clusters = [{"name": "c", "cluster": {"server": server}}]
+    found = {"current-context": "prod", "clusters": clusters, "contexts": contexts}
     path.write_text(yaml.safe_dump(found))
     return str(path)
 

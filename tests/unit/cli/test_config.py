@@ -95,12 +95,9 @@ def deployed(*arguments: str, name: str = "dra-reconciler") -> dict[str, Any]:
         ],
         "envFrom": [{"configMapRef": {"name": "settings"}}, {"configMapRef": {"name": "missing"}}],
     }
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": "dra-reconciler"},
-        "spec": {"template": {"spec": {"containers": [{"name": "other", "image": "i"}, container]}}},
-    }
+    spec = {"template": {"spec": {"containers": [{"name": "other", "image": "i"}, container]}}}
+    metadata = {"name": name, "namespace": "dra-reconciler"}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
 
 
 async def answer(deployment: dict[str, Any] | None, *options: str, serves: bool = True) -> Result:

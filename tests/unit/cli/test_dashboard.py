@@ -29,11 +29,8 @@ PAGE = "<p>é" * 20_000  # more than a message of the websocket
 
 def pod(name: str) -> dict[str, object]:
     ports = [{"name": "status", "containerPort": 8443}]
-    return {
-        "metadata": {"name": name},
-        "spec": {"containers": [{"ports": ports}]},
-        "status": {"phase": "Running"},
-    }
+    spec = {"containers": [{"ports": ports}]}
+    return {"metadata": {"name": name}, "spec": spec, "status": {"phase": "Running"}}
 
 
 class Node:

@@ -53,12 +53,9 @@ spec:
 def claim(name: str, kind: str) -> str:
     wanted = {"cel": {"expression": f'device.attributes["gpu.example.com"].type == "{kind}"'}}
     exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1, "selectors": [wanted]}
-    made = {
-        "apiVersion": "resource.k8s.io/v1",
-        "kind": "ResourceClaim",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"devices": {"requests": [{"name": "r", "exactly": exactly}]}},
-    }
+    spec = {"devices": {"requests": [{"name": "r", "exactly": exactly}]}}
+    metadata = {"name": name, "namespace": "default"}
+    made = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata, "spec": spec}
     return str(yaml.safe_dump(made))
 
 

@@ -149,12 +149,8 @@ def test_an_object_without_a_name_is_refused(metadata):
 
 
 def claim_line(version: str, *, uid: str = "u", kind: str = "MODIFIED") -> bytes:
-    claim = {
-        "kind": "ResourceClaim",
-        "apiVersion": "resource.k8s.io/v1",
-        "metadata": {"name": "c", "namespace": "n", "uid": uid, "resourceVersion": version},
-        "spec": {},
-    }
+    metadata = {"name": "c", "namespace": "n", "uid": uid, "resourceVersion": version}
+    claim = {"kind": "ResourceClaim", "apiVersion": "resource.k8s.io/v1", "metadata": metadata, "spec": {}}
     return json.dumps({"type": kind, "object": claim}).encode()
 
 

@@ -81,12 +81,9 @@ def test_the_first_entry_of_a_name_counts_as_a_whole(tmp_path, monkeypatch):
 
 
 def test_paths_are_relative_to_their_own_file(tmp_path, monkeypatch):
-    one = write(
-        tmp_path / "a" / "config",
-        clusters=[{"name": "c", "cluster": {"server": "https://c", "certificate-authority": "ca"}}],
-        contexts=[{"name": "c", "context": {"cluster": "c", "user": "me"}}],
-        current_context="c",
-    )
+    clusters = [{"name": "c", "cluster": {"server": "https://c", "certificate-authority": "ca"}}]
+    contexts = [{"name": "c", "context": {"cluster": "c", "user": "me"}}]
+    one = write(tmp_path / "a" / "config", clusters=clusters, contexts=contexts, current_context="c")
     me = {"client-certificate": "me", "tokenFile": "/abs", "exec": {"command": "./plugin"}}
     you = {"exec": {"command": "plugin"}}
     users = [{"name": "me", "user": me}, {"name": "you", "user": you}]

@@ -95,11 +95,8 @@ async def test_claims_of_the_first_listing_are_told_one_by_one_and_later_ones_at
 
 async def test_of_a_first_listing_that_breaks_off_nothing_is_told():
     """Claims that are gone by the time it begins again might seem to hold what others hold."""
-    half = {
-        **CLAIM_LIST,
-        "items": [claim("a", spec={"devices": {}})],
-        "metadata": {"resourceVersion": "9", "continue": "t"},
-    }
+    metadata = {"resourceVersion": "9", "continue": "t"}
+    half = {**CLAIM_LIST, "items": [claim("a", spec={"devices": {}})], "metadata": metadata}
     whole = {**CLAIM_LIST, "items": [claim("b", spec={"devices": {}})]}
     transport = Scripted(ok(half), status(410, reason="Expired"), ok(whole))
     assert await followed(transport, resource=CLAIMS) == [("b", "10"), ["listed", "b"]]

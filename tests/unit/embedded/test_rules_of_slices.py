@@ -58,11 +58,8 @@ def shared(policy, value="10"):
 
 
 def uses(use, resource="cpu"):
-    return device(
-        allowMultipleAllocations=True,
-        capacity={"cpus": {"value": "8"}},
-        nodeAllocatableResources={resource: use},
-    )
+    capacity = {"cpus": {"value": "8"}}
+    return device(allowMultipleAllocations=True, capacity=capacity, nodeAllocatableResources={resource: use})
 
 
 PER_CPU = {"capacityKey": "cpus", "capacityMultiplier": "1"}

@@ -129,11 +129,8 @@ def test_claims_of_a_drained_node_go_elsewhere_or_are_lost():
 
 
 def test_pods_of_a_set_fit_as_often_as_there_are_devices():
-    template = {
-        **dra.claim("one", "gpu"),
-        "kind": "ResourceClaimTemplate",
-        "spec": {"spec": dra.claim("one", "gpu")["spec"]},
-    }
+    spec = {"spec": dra.claim("one", "gpu")["spec"]}
+    template = {**dra.claim("one", "gpu"), "kind": "ResourceClaimTemplate", "spec": spec}
     pod = {
         "containers": [{"name": "main"}],
         "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "one"}],

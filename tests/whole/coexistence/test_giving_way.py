@@ -232,11 +232,8 @@ async def test_two_reconcilers_that_gave_one_device_twice_end_with_one_holder():
 async def test_an_idle_process_notices_counters_that_are_over_committed():
     """Two partitions of one device, of which each takes more than half."""
     slice_ = devices("n", "half", "most")
-    counters = {
-        "apiVersion": slice_["apiVersion"],
-        "kind": "ResourceSlice",
-        "metadata": {"name": "n-counters"},
-    }
+    metadata = {"name": "n-counters"}
+    counters = {"apiVersion": slice_["apiVersion"], "kind": "ResourceSlice", "metadata": metadata}
     counters["spec"] = {
         **{key: slice_["spec"][key] for key in ("driver", "nodeName")},
         "pool": {**slice_["spec"]["pool"], "resourceSliceCount": 2},

@@ -18,12 +18,8 @@ WHERE: dict[str, Any] = {"pause_config_map": "ops/switch"}
 
 
 def switch(**data: str) -> Object:
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "switch", "namespace": "ops"},
-        "data": data,
-    }
+    metadata = {"name": "switch", "namespace": "ops"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
 def turn(cluster: Cluster, **data: str) -> None:

@@ -81,11 +81,8 @@ async def test_a_typing_error_in_a_list_is_found(minor, tmp_path):
         groups = "consumesCounters: [{counterSet: s, compatibilityGroups: [a], counters: {c: {value: 1}}}]"
         newer = objects().replace("{name: gpu-0}", f"{{name: gpu-0, {groups}}}")
         await kubectl.run("apply", "-f", "-", stdin=newer)
-        device = {
-            "apiVersion": "scheduling.koordinator.sh/v1alpha1",
-            "kind": "Device",
-            "metadata": {"name": "n"},
-        }
+        metadata = {"name": "n"}
+        device = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Device", "metadata": metadata}
         custom = {"apiVersion": "v1", "kind": "List", "items": [{**device, "spec": {"anything": [1]}}]}
         await kubectl.run("apply", "-f", "-", stdin=json.dumps(custom))
 

@@ -127,8 +127,8 @@ async def test_who_cannot_see_is_told_by_structure(browser: Browser):
             if not n["ignored"]
         ]
         roles = {role for role, _ in tree}
-        wanted = {"banner", "main", "search", "heading", "table", "rowheader", "columnheader", "status"}
-        assert wanted <= roles
+        parts = {"banner", "main", "search", "heading", "table", "rowheader", "columnheader", "status"}
+        assert parts <= roles
         for wanted in ("link", "button", "textbox", "image", "heading", "table", "article", "region"):
             nameless = [role for role, name in tree if role == wanted and not name.strip()]
             assert nameless == [], wanted

@@ -106,21 +106,13 @@ def parking() -> Iterator[None]:
 
 
 def lot(name: str, spots: int) -> dict[str, Any]:
-    return {
-        "apiVersion": "example.com/v1",
-        "kind": "Lot",
-        "metadata": {"name": name},
-        "spec": {"spots": spots},
-    }
+    spec = {"spots": spots}
+    return {"apiVersion": "example.com/v1", "kind": "Lot", "metadata": {"name": name}, "spec": spec}
 
 
 def car(name: str, spots: int) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "annotations": {WANTED: str(spots)}},
-        "spec": {"containers": [{"name": "c"}]},
-    }
+    metadata = {"name": name, "annotations": {WANTED: str(spots)}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [{"name": "c"}]}}
 
 
 def ask(*command: str, objects: list[Any]) -> tuple[int, str]:

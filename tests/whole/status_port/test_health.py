@@ -157,12 +157,9 @@ async def test_shutdown_with_pending_work_is_not_stuck():
 
 def lease_of_another() -> dict[str, Any]:
     """It is not believed to have ended before we saw it unchanged for ten minutes."""
-    return {
-        "apiVersion": "coordination.k8s.io/v1",
-        "kind": "Lease",
-        "metadata": {"name": LEASE, "namespace": "kube-system"},
-        "spec": {"holderIdentity": "another", "leaseDurationSeconds": 600},
-    }
+    spec = {"holderIdentity": "another", "leaseDurationSeconds": 600}
+    metadata = {"name": LEASE, "namespace": "kube-system"}
+    return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata, "spec": spec}
 
 
 @loopback

@@ -64,12 +64,8 @@ def pods(draw: st.DrawFn, name: str) -> Object:
     }
     if draw(st.booleans()):
         spec["resources"] = {"requests": draw(some(AMOUNTS))}
-    return {
-        "kind": "Pod",
-        "apiVersion": "v1",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": spec,
-    }
+    metadata = {"name": name, "namespace": "default"}
+    return {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": spec}
 
 
 @st.composite

@@ -89,12 +89,8 @@ def _node(draw: Random, name: str) -> Object:
         labels[naive.HOST] = draw.choice([name, name, "a"])
     effects = ("PreferNoSchedule", "PreferNoSchedule", "NoSchedule")
     taints = [{"key": draw.choice("ab"), "effect": effect} for effect in effects if draw.random() < 0.2]
-    return {
-        "kind": "Node",
-        "apiVersion": "v1",
-        "metadata": {"name": name, "labels": labels},
-        "spec": {"taints": taints},
-    }
+    metadata = {"name": name, "labels": labels}
+    return {"kind": "Node", "apiVersion": "v1", "metadata": metadata, "spec": {"taints": taints}}
 
 
 @examples(60)

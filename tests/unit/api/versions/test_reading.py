@@ -172,11 +172,8 @@ def test_v1beta2_has_the_shape_of_v1(version: str):
 
 
 def test_a_taint_rule_has_versions_of_its_own():
-    rule = {
-        "kind": "DeviceTaintRule",
-        "metadata": {"name": "r"},
-        "spec": {"taint": {"key": "k", "effect": "NoSchedule"}},
-    }
+    spec = {"taint": {"key": "k", "effect": "NoSchedule"}}
+    rule = {"kind": "DeviceTaintRule", "metadata": {"name": "r"}, "spec": spec}
     for version in ("v1", "v1beta2", "v1alpha3"):
         assert read({**rule, "apiVersion": f"{GROUP}/{version}"}).metadata.name == "r"
     assert "v1beta1 is not supported" in refusal_of({**rule, "apiVersion": f"{GROUP}/v1beta1"})
