@@ -10,10 +10,17 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.control.build_ahead import build_ahead
 from reconciler.state.devices import inventory
-from reconciler.state.devices.inventory import MANY_POOLS, Assembled, Assembly
+from reconciler.state.devices.inventory import Assembled, Assembly
 from reconciler.state.store import Store
 from tests.tools.builders import device, held, hold, node, resource_slice, taint, taint_rule, typed
 from tests.tools.store_picture import picture
+
+POOLS = 12
+
+
+@pytest.fixture(autouse=True)
+def _few_pools_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inventory, "MANY_POOLS", POOLS)
 
 
 def pool(number: int, model: str = "x") -> Changed:
@@ -26,7 +33,7 @@ def changed(raw: dict[str, object]) -> Changed:
     return Changed(str(raw["kind"]), typed(raw))
 
 
-BEGINNING = [changed(node("n")), *map(pool, range(MANY_POOLS))]
+BEGINNING = [changed(node("n")), *map(pool, range(POOLS))]
 CHANGES: dict[str, list[Change]] = {
     "nothing": [],
     "a slice": [pool(3, "y")],
@@ -42,7 +49,7 @@ def ready() -> Store:
     store = Store(Semantics())
     for change in BEGINNING:
         store.apply(change)
-    while store.supply.inventory.build_ahead(MANY_POOLS):
+    while store.supply.inventory.build_ahead(POOLS):
         pass
     return store
 

@@ -134,12 +134,12 @@ def run(seed: int, folder: Path, what: dict[str, bool], patch: pytest.MonkeyPatc
 def test_a_run_is_decided_again_in_the_same_way(
     seed: int, what: dict[str, bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """The whole journal, and each of its files alone: it says all that decisions were made from by then."""
+    """The whole journal, and some of its files alone: each says all that decisions were made from by then."""
     run(seed, tmp_path, what, monkeypatch)
     whole = replay(tmp_path)
     assert (whole.different, whole.unknown) == ([], 0)
     assert whole.same
-    for path in paths(tmp_path)[1:]:
+    for path in paths(tmp_path)[1::3]:
         assert replay(path).different == []
 
 

@@ -75,7 +75,7 @@ def apply(store: Store, turn: int) -> Snapshot:
 @pytest.mark.usefixtures("little_room")
 def test_the_vocabulary_stays_small_while_values_change():
     store = Store(Semantics())
-    for turn in range(200):
+    for turn in range(90):
         seen, afresh = apply(store, turn), snapshot(*things(turn))
         assert seen.fleet.vocabulary.size < 3 * SPARE
         assert values(seen) == values(afresh)
@@ -87,7 +87,7 @@ def test_the_vocabulary_stays_small_while_values_change():
 def test_an_old_snapshot_does_not_change():
     store = Store(Semantics())
     before = apply(store, 0)
-    for turn in range(1, 200):
+    for turn in range(1, 90):
         apply(store, turn)
     assert before.fleet.vocabulary is not store.snapshot().fleet.vocabulary
     assert picture(before)["devices"] == picture(snapshot(*things(0)))["devices"]
