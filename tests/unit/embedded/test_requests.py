@@ -10,7 +10,6 @@ from reconciler.embedded import ApiServer, Request, Response
 from tests.tools.driving import CLAIMS, MERGE, PODS, SLICES, call, claim, ok, pod, refused
 from tests.tools.examples import examples
 
-ALL_CLAIMS = "/apis/resource.k8s.io/v1/resourceclaims"
 DEEP = b'{"metadata":{"name":"a","annotations":' + b'{"a":' * 300 + b"1" + b"}" * 302
 
 BAD_BODIES = {

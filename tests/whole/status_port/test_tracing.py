@@ -12,6 +12,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from reconciler.control.decisions.allocating import Allocated
+from tests.tools.http_servers import serving
 from tests.tools.running_reconciler import Cluster, reconciling
 from tests.tools.small_fleet import claim, device_class, devices, node
 
@@ -24,6 +25,7 @@ async def collecting() -> AsyncIterator[tuple[str, list[Any]]]:
     spans: list[Any] = []
 
     async def take(request: web.Request) -> web.Response:
+        assert request.path == "/v1/traces"
         received = ExportTraceServiceRequest.FromString(await request.read())
         spans.extend(
             span for of in received.resource_spans for scope in of.scope_spans for span in scope.spans
@@ -31,15 +33,8 @@ async def collecting() -> AsyncIterator[tuple[str, list[Any]]]:
         body = ExportTraceServiceResponse().SerializeToString()
         return web.Response(body=body, content_type="application/x-protobuf")
 
-    app = web.Application()
-    app.router.add_post("/v1/traces", take)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}", spans
-    finally:
-        await runner.cleanup()
+    async with serving(take) as url:
+        yield url, spans
 
 
 def attributes(span: Any) -> dict[str, Any]:

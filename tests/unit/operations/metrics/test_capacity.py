@@ -20,7 +20,6 @@ from tests.tools.small_fleet import Object, claim, devices, held
 DRIVERS = ("a.example.com", "b.example.com")
 
 
-GIB = 2.0**30
 STATES = ("held", "shared", "allocatable", "tainted", "blocked")
 
 
