@@ -3,15 +3,13 @@
 A count may be too high, but never too low: what depends on a single node is not subtracted.
 """
 
-from array import array
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
 
 from kernels.groups import count_changes, distinct
-from kernels.types import Amounts, Codes, Mask, Rows
+from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.dra.consumption import Consumption
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption
 from reconciler.allocation.dra.static_match import Consumptions, StaticMatch, match_in_fleet
@@ -20,58 +18,6 @@ from reconciler.state.devices.encoding.vocabulary import Name
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.occupancy import Trail
 from reconciler.state.devices.snapshot import Snapshot
-
-LONGEST_LOG = 1 << 12
-"""Nodes that the log keeps. A reader that is further behind judges all nodes again, which costs as much."""
-
-
-class Selected(NamedTuple):
-    """Counts that changed for all nodes that a node selector matches."""
-
-    selectors: Codes
-    """(n,) codes of the selectors"""
-    change: Amounts
-    """(n,) by how much"""
-
-
-class CountLog:
-    """Which nodes' counts changed, in order of the changes. Readers follow it, each at its own pace."""
-
-    def __init__(self) -> None:
-        self._generation = 0
-        self._nodes = array("q")
-        self._selected: list[Selected] = []
-
-    @property
-    def end(self) -> tuple[int, int, int]:
-        """The position of a reader that has read everything."""
-        return self._generation, len(self._nodes), len(self._selected)
-
-    def add(self, nodes: Codes | Sequence[int], selected: Selected | None = None) -> None:
-        """Note a change on some nodes, by the fleet's code, and on those that selectors match."""
-        if max(len(self._nodes) + len(nodes), len(self._selected)) >= LONGEST_LOG:
-            self.clear()
-            return
-        self._nodes.extend(nodes.tolist() if isinstance(nodes, np.ndarray) else nodes)
-        if selected is not None:
-            self._selected.append(selected)
-
-    def clear(self) -> None:
-        """Note a change that may concern any node."""
-        self._generation += 1
-        self._nodes = array("q")
-        self._selected.clear()
-
-    def since(self, position: tuple[int, int, int]) -> tuple[Rows, list[Selected]] | None:
-        """The changes from a position on: (n,) nodes by the fleet's code, and changes by selectors.
-
-        None if any node may have changed.
-        """
-        generation, nodes, selected = position
-        if generation != self._generation:
-            return None
-        return np.array(self._nodes[nodes:], dtype=np.intp), self._selected[selected:]
-
 
 KEPT = 256
 """Counts of so many request options are cached for one fleet, at least."""
@@ -106,8 +52,6 @@ class Available(Struct):
     """Whether each of those belongs to one node"""
     fails: bool
     """Whether some node is in `failing`"""
-    log: CountLog
-    """Which nodes' counts changed"""
     values: dict[Name, Amounts]
     """Attribute -> (V,) devices per code of its value, for attributes of constraints"""
 
@@ -162,12 +106,10 @@ class Available(Struct):
             could = dict(zip(rows, now.tolist(), strict=True)).__getitem__
         was, concerned = self.mask.item, self.concerned.item
         turned = [row for row in rows if concerned(row) and could(row) != was(row)]
-        code_of, nodes = snapshot.fleet.codes["node"].item, []
+        code_of = snapshot.fleet.codes["node"].item
         for row in turned:
             free = self.mask[row] = could(row)
-            nodes.append(node := code_of(row))
-            self.per_node[node] += 1 if free else -1
-        self.log.add(nodes)
+            self.per_node[code_of(row)] += 1 if free else -1
         for name, counts in self.values.items():
             codes = snapshot.fleet.cel.attributes[name].codes
             for row in turned:
@@ -180,26 +122,16 @@ class Available(Struct):
         nodes = fleet.codes["node"][rows]
         if self.local:
             count_changes(self.per_node, nodes, now)
-            self.log.add(nodes)
         else:
-            self._turn_spread(rows, nodes, np.where(now, 1, -1), fleet)
+            local, selectors = nodes >= 0, fleet.codes["selector"][rows]
+            selected = ~local & (selectors >= 0)
+            count_changes(self.per_node, nodes[local], now[local])
+            count_changes(self.per_selector, selectors[selected], now[selected])
+            self.spanning += int(np.where(now, 1, -1)[~local & ~selected].sum())
         for name, counts in self.values.items():
             codes = fleet.cel.attributes[name].codes[rows]
             has = codes >= 0
             count_changes(counts, codes[has], now[has])
-
-    def _turn_spread(self, rows: Rows, nodes: Codes, change: Amounts, fleet: Fleet) -> None:
-        """The same where some devices do not belong to one node."""
-        local = nodes >= 0
-        np.add.at(self.per_node, nodes[local], change[local])
-        selectors = fleet.codes["selector"][rows]
-        selected = ~local & (selectors >= 0)
-        np.add.at(self.per_selector, selectors[selected], change[selected])
-        if (local | selected).all():
-            self.log.add(nodes[local], Selected(selectors[selected], change[selected]))
-            return
-        self.spanning += int(change[~local & ~selected].sum())
-        self.log.clear()
 
 
 def value_count(name: Name, fleet: Fleet) -> int:
@@ -256,7 +188,6 @@ def _count(option: RequestOption, snapshot: Snapshot) -> Available:
         fails=bool(failing.any()),
         concerned=concerned,
         local=not (fleet.codes["node"][concerned] < 0).any(),
-        log=CountLog(),
         trail=snapshot.occupancy.trail,
         serial=snapshot.occupancy.serial,
         values={},

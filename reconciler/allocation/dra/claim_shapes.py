@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from kernels.types import Amounts, Codes, Mask, Rows
-from reconciler.allocation.dra.availability import Available, Selected, available
+from reconciler.allocation.dra.availability import Available, available
 from reconciler.allocation.dra.budget import STEPS, Fatal
 from reconciler.allocation.dra.constraints import MatchGroup, match_groups, shared_codes
 from reconciler.allocation.dra.never_fits import obstacle
@@ -156,40 +156,29 @@ def _entangled(fleet: Fleet) -> Mask | None:
 
 
 class _OptionCounts(Struct):
-    """The counts for one request option, and which of their changes were applied."""
+    """The counts for one request option."""
 
     option: RequestOption
     wanted: Amounts
     """() devices that a node must have; 0 for mode All, which has no minimum. An int compares slower"""
     current: Available | None = None
-    position: tuple[int, int, int] = (-1, 0, 0)
-    selected: Amounts | None = None
-    """(N,) devices whose node selector matches each node; None if no device has a selector"""
+    selected: bool = False
+    """Whether the node selector of some device says which nodes reach it"""
 
     @classmethod
     def of(cls, option: RequestOption) -> "_OptionCounts":
         return cls(option, np.array(0 if option.all else option.source.wanted))
 
-    def follow(self, snapshot: Snapshot) -> list[Rows] | None:
-        """Update the counts; return the places of nodes where they changed; None if any may have."""
-        current, topology = self.current, snapshot.topology
-        if current is None or not current.reaches(snapshot):
-            current = self.current = available(self.option, snapshot)
-            changes = None
-        else:
+    def follow(self, snapshot: Snapshot) -> bool:
+        """Update the counts; return whether they are other counts than before."""
+        current = self.current
+        if current is not None and current.reaches(snapshot):
             current.follow(snapshot)
-            if self.position == current.log.end:
-                return []
-            changes = current.log.since(self.position)
-        self.position = current.log.end
-        if changes is None:
-            self.selected = _selected(current, topology)
-            return None
-        nodes, selected = changes
-        places = [topology.place_of[nodes]]
-        if self.selected is not None:
-            places += [_apply(change, self.selected, topology) for change in selected]
-        return places
+            return False
+        current = self.current = available(self.option, snapshot)
+        selectors = snapshot.fleet.codes["selector"]
+        self.selected = not current.local and bool((selectors[current.concerned] >= 0).any())
+        return True
 
 
 class NodeFilter:
@@ -199,7 +188,6 @@ class NodeFilter:
         self._counts = [[_OptionCounts.of(option) for option in slot.options] for slot in slots]
         self._options = [counts for of_slot in self._counts for counts in of_slot]
         self._codes: Rows = np.maximum(topology.order_codes, -1).astype(np.intp)
-        self._all_placed = bool((topology.place_of[:-1] >= 0).all())
         size = len(self._codes)
         self.open: Mask = np.ones(size, dtype=np.bool_)
         """(N,) has enough devices for each request alone, or may meet an error"""
@@ -209,6 +197,8 @@ class NodeFilter:
         """(N,) the best rank that a node could give; None without alternatives"""
         self.generation = 0
         """Rises when other counts than before are followed"""
+        self._serial = -1
+        """The changes that the masks know"""
         self._plain = False
         """Whether comparing counts is enough: no alternatives and no errors"""
         if any(len(slot.options) > 1 for slot in slots):
@@ -221,47 +211,50 @@ class NodeFilter:
 
     def follow(self, snapshot: Snapshot) -> None:
         """Update all masks to a snapshot."""
-        changed: list[Rows] = []
-        everywhere = False
+        renewed = False
         for counts in self._options:
-            found = counts.follow(snapshot)
-            if found is None:
-                everywhere = True
-            else:
-                changed += found
-        if everywhere:
+            renewed |= counts.follow(snapshot)
+        if renewed:
             self.generation += 1
             without_error = not any(_current(counts).fails for counts in self._options)
             self._plain = bool(self._counts) and self.least is None and without_error
-            self._judge(slice(None))
-        elif changed:
-            places = changed[0] if len(changed) == 1 else np.concatenate(changed)
-            self._judge(places if self._all_placed else places[places >= 0])
+        if renewed or self._serial != snapshot.occupancy.serial:
+            self._serial = snapshot.occupancy.serial
+            self._judge(snapshot.topology)
 
-    def _judge(self, places: Rows | slice) -> None:
-        codes = self._codes[places]
+    def _judge(self, topology: Topology) -> None:
         if self._plain:
-            enough = _suffices(self._counts[0][0], codes, places)
+            self.open = self._suffices(self._counts[0][0], topology)
             for (counts,) in self._counts[1:]:
-                enough &= _suffices(counts, codes, places)
-            self.open[places] = enough
+                self.open &= self._suffices(counts, topology)
             return
-        failing = np.zeros(len(codes), dtype=np.bool_)
-        enough = np.ones(len(codes), dtype=np.bool_)
-        least = np.zeros(len(codes), dtype=np.int64)
+        size = len(self._codes)
+        self.failing = np.zeros(size, dtype=np.bool_)
+        self.open = np.ones(size, dtype=np.bool_)
+        least = np.zeros(size, dtype=np.int64)
         for of_slot in self._counts:
-            rank = np.full(len(codes), len(of_slot))
+            rank = np.full(size, len(of_slot))
             for number in range(len(of_slot) - 1, -1, -1):
                 if _current(of_slot[number]).fails:
-                    failing |= _current(of_slot[number]).failing[codes]
-                rank[_suffices(of_slot[number], codes, places)] = number
-            enough &= rank < len(of_slot)
+                    self.failing |= _current(of_slot[number]).failing[self._codes]
+                rank[self._suffices(of_slot[number], topology)] = number
+            self.open &= rank < len(of_slot)
             least += rank
-        self.failing[places] = failing
-        self.open[places] = enough | failing
+        self.open |= self.failing
         if self.least is not None:
-            least[failing] = 0  # the rank behind an error is not known
-            self.least[places] = least
+            least[self.failing] = 0  # the rank behind an error is not known
+            self.least = least
+
+    def _suffices(self, counts: _OptionCounts, topology: Topology) -> Mask:
+        """(N,) nodes with enough devices for a request option."""
+        current = _current(counts)
+        if current.local:  # fewer numbers are compared than looked up
+            return (current.per_node >= counts.wanted).take(self._codes)
+        have = current.per_node[self._codes] + current.spanning
+        if counts.selected:
+            have += topology.selected_sums(current.per_selector)
+        enough: Mask = have >= counts.wanted
+        return enough
 
     def in_order(self, among: Mask) -> Iterator[tuple[int, int]]:
         """(best possible rank, place) of nodes, the best rank first, then in order of nodes.
@@ -287,44 +280,9 @@ class NodeFilter:
             at += 1
 
 
-def _suffices(counts: _OptionCounts, codes: Rows, places: Rows | slice) -> Mask:
-    """(n,) nodes with enough devices for a request option.
-
-    codes (n,), places (n,)  of the same nodes: the fleet's code, and the position in the order
-    """
-    current = _current(counts)
-    have = current.per_node[codes]
-    if not current.local:
-        have = have + current.spanning
-        if counts.selected is not None:
-            have = have + counts.selected[places]
-    found: Mask = have >= counts.wanted
-    return found
-
-
 def _current(counts: _OptionCounts) -> Available:
     assert counts.current is not None
     return counts.current
-
-
-def _selected(current: Available, topology: Topology) -> Amounts | None:
-    """(N,) how many devices nodes reach by node selectors; None if no device for the request has one."""
-    if current.local or not (_selectors_of(current, topology) >= 0).any():
-        return None
-    return topology.selected_sums(current.per_selector)
-
-
-def _selectors_of(current: Available, topology: Topology) -> Codes:
-    """(n,) codes of the node selectors of the devices that may be available at some time; -1 for none."""
-    return topology.fleet.codes["selector"][current.concerned]
-
-
-def _apply(change: Selected, counts: Amounts, topology: Topology) -> Rows:
-    """Count a change for the nodes that its selectors match. Returns the places of these nodes."""
-    nodes, of = topology.selected_by().of_each(change.selectors)
-    places = topology.selected()[0][nodes]
-    np.add.at(counts, places, change.change[of])
-    return places.astype(np.intp)
 
 
 KEPT = 128

@@ -281,7 +281,7 @@ class ResourceClaimSpec(Model):
         Cached: claims of one template share their spec.
         """
         try:
-            text = self.model_dump_json().encode()
+            text = self.__pydantic_serializer__.to_json(self)
         except ValueError:
             return None
         return text if len(text) <= LONGEST_KEY else sha256(text).digest()

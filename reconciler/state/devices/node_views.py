@@ -6,7 +6,6 @@ from itertools import chain
 
 import numpy as np
 
-from kernels.groups import Inverse, invert
 from kernels.types import Amounts, Codes, Rows
 from reconciler.api.objects.semantics import Semantics
 from reconciler.state.devices.encoding.block import Block
@@ -153,8 +152,3 @@ class SelectedNodes:
         nodes, selectors = self.pairs
         first = np.flatnonzero(np.diff(nodes, prepend=-1))
         return nodes[first], first, selectors.astype(np.intp)
-
-    @cached_property
-    def by_selector(self) -> Inverse:
-        """Code of a selector -> positions in `pairs`."""
-        return invert(self.pairs[1], len(self._selectors.values))

@@ -9,7 +9,6 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kernels.groups import Inverse
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.api.objects.claims import ALL, DeviceClass, ResourceClaim
 from reconciler.api.objects.meta import DeviceID
@@ -182,10 +181,6 @@ class Topology:
         A selector that cannot be parsed counts as matching, so that its error is reported.
         """
         return self._selected.pairs
-
-    def selected_by(self) -> Inverse:
-        """Code of a selector -> positions in `selected`."""
-        return self._selected.by_selector
 
     def selected_sums(self, per_selector: Amounts) -> Amounts:
         """(nodes,) for each node in `order`, the sum over the selectors that match it.
