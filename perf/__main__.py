@@ -180,7 +180,11 @@ def soak_(folder: Path, **flags: Any) -> None:
     from perf.soak import Plan, draw, soak  # noqa: PLC0415 - brings what tests share with it
 
     plan = Plan(**flags)
-    folder.mkdir(parents=True)
+    try:
+        folder.mkdir(parents=True)
+    except OSError as exc:
+        problem = f"cannot make {folder}: {exc.strerror}; name a new folder"
+        raise click.BadParameter(problem, param_hint="--folder") from exc
     with progress_bar() as progress:
         task = progress.add_task("soak", total=plan.minutes * 60)
         found = soak(plan, folder, lambda done, how: progress.update(task, completed=done, description=how))

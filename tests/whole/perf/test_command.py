@@ -65,8 +65,9 @@ def test_a_run_is_kept(run, tmp_path):
         (["run", "nothing"], "nothing"),
         (["run", "mig-multi", "--set", "nodes"], "NUMBER"),
         (["replay", "absent.json"], "absent.json"),
+        (["soak", "--folder", "/"], "name a new folder"),
     ],
-    ids=["unknown workload", "size without a number", "no such file"],
+    ids=["unknown workload", "size without a number", "no such file", "folder that exists"],
 )
 def test_what_cannot_be_done_is_said_without_a_traceback(run, arguments, says):
     done = run(*arguments)
