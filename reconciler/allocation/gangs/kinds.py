@@ -396,7 +396,8 @@ def _text(pod: Pod, texts: dict[int, bytes]) -> bytes:
     found = texts.get(id(pod.spec))
     if found is None:
         try:
-            found = pod.spec.model_dump_json(exclude={"resource_claims", "scheduling_group"}).encode()
+            excluded = {"resource_claims", "scheduling_group"}
+            found = pod.spec.__pydantic_serializer__.to_json(pod.spec, exclude=excluded)
         except ValueError:  # text that is not Unicode: such a pod is like no other
             found = str(pod.key).encode()
         texts[id(pod.spec)] = found
