@@ -13,22 +13,32 @@ from typing import Any, NamedTuple
 import click
 
 from reconciler.allocation.dra.allocate import allocate
+from reconciler.api.manifests.bundle import bundle
+from reconciler.api.manifests.documents import Document, Origin
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.plan import Granted, Unsatisfied
 from reconciler.api.objects.semantics import GATES, Semantics
+from reconciler.api.validation import served_kinds
 from reconciler.api.validation.fields import WrongType
 from reconciler.api.validation.kinds import Review
-from reconciler.api.validation.served_kinds import CLAIM, SLICE
 from reconciler.api.versions.reading import read
 from reconciler.cel.refusals import REFUSES
+from reconciler.control.offline import decide
 from reconciler.errors import Malformed
 from reconciler.state.trial import store_of
 from tests.tools.allocation_world import numbered
 from tests.tools.builders import Object, claim, device, device_class, match, node, request, resource_slice
 
 RULES = Semantics(gates=frozenset(GATES))
-KIND_OF = {"ResourceSlice": SLICE, "ResourceClaim": CLAIM}
+KIND_OF = {
+    "ResourceSlice": served_kinds.SLICE,
+    "ResourceClaim": served_kinds.CLAIM,
+    "DeviceClass": served_kinds.DEVICE_CLASS,
+    "DeviceTaintRule": served_kinds.TAINT_RULE,
+    "PodGroup": served_kinds.POD_GROUP,
+    "CompositePodGroup": served_kinds.COMPOSITE_GROUP,
+}
 Path = tuple[str | int, ...]
 
 
@@ -36,9 +46,9 @@ class Family(NamedTuple):
     """The objects of a family of fields, and the paths of those fields in them."""
 
     objects: tuple[Object, ...]
-    """Slices and a claim named `c`, with which it gets devices"""
+    """With them a claim, or the pods, get devices"""
     fields: tuple[tuple[int, Path], ...]
-    """Number of an object, and a path in its spec"""
+    """Number of an object, and a path in its spec; in a pod, in the pod"""
 
 
 def _counters() -> Family:
@@ -103,17 +113,124 @@ def _node_resources() -> Family:
     )
 
 
+def _pod(name: str, **spec: Any) -> Object:
+    gates = [{"name": "dra-reconciler.io/allocation"}]
+    metadata = {"name": name, "namespace": "default", "uid": name}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"schedulingGates": gates, "containers": [{"name": "main"}], **spec},
+    }
+
+
+def _groups() -> Family:
+    """A group of two pods in a tree, each pod with a device."""
+    named = {"workloadRef": {"workloadName": "w", "templateName": "t"}, "priority": 5}
+    named |= {"preemptionPolicy": "Never", "disruptionMode": {"all": {}}}
+    topology = {"topology": [{"key": "kubernetes.io/hostname"}]}
+    tree = {"schedulingPolicy": {"gang": {"minGroupCount": 1}}, "schedulingConstraints": topology, **named}
+    group = {"schedulingPolicy": {"gang": {"minCount": 2}}, "parentCompositePodGroupName": "tree", **named}
+    of = {"namespace": "default"}
+    pods = [
+        _pod(
+            f"p{at}",
+            schedulingGroup={"podGroupName": "group"},
+            resourceClaims=[{"name": "r", "resourceClaimName": f"c{at}"}],
+        )
+        for at in (0, 1)
+    ]
+    return Family(
+        (
+            {
+                "apiVersion": "scheduling.k8s.io/v1alpha3",
+                "kind": "CompositePodGroup",
+                "metadata": {"name": "tree", **of},
+                "spec": tree,
+            },
+            {
+                "apiVersion": "scheduling.k8s.io/v1beta1",
+                "kind": "PodGroup",
+                "metadata": {"name": "group", **of},
+                "spec": {**group, "schedulingConstraints": copy.deepcopy(topology)},
+            },
+            resource_slice("s", [device("a"), device("b")], nodeName="n"),
+            *(claim(f"c{at}", request()) for at in (0, 1)),
+            *pods,
+        ),
+        (
+            *((at, (field,)) for at in (0, 1) for field in tree),
+            (1, ("parentCompositePodGroupName",)),
+            (5, ("spec", "schedulingGroup")),
+        ),
+    )
+
+
+def _taint_rules() -> Family:
+    """An old rule that selects by class and by expression, and whose taint the claim tolerates."""
+    selector = {"deviceClassName": "any", "selectors": [{"cel": {"expression": "device.driver == 'd'"}}]}
+    taint = {"key": "k", "value": "v", "effect": "NoSchedule"}
+    rule = {
+        "apiVersion": "resource.k8s.io/v1alpha3",
+        "kind": "DeviceTaintRule",
+        "metadata": {"name": "rule"},
+        "spec": {"deviceSelector": {**selector, "driver": "d"}, "taint": taint},
+    }
+    tolerations = [{"key": "k", "operator": "Exists"}]
+    slices = resource_slice("s", [device("a")], nodeName="n")
+    return Family(
+        (rule, slices, claim("c", request(tolerations=tolerations))),
+        (
+            (0, ("deviceSelector",)),
+            (0, ("taint",)),
+            (2, ("devices", "requests", 0, "exactly", "tolerations")),
+        ),
+    )
+
+
+def _extended() -> Family:
+    """A gated pod that asks for extended resources, and one that reports what its devices take."""
+    named = device_class("named")
+    named["spec"] |= {"extendedResourceName": "x.io/gpu"}
+    asks = {"limits": {"x.io/gpu": "1", "deviceclass.resource.kubernetes.io/named": "1"}}
+    pod = _pod("p", containers=[{"name": "main", "resources": asks}])
+    runs = _pod("q", nodeName="n", schedulingGates=[])
+    mapping = [{"name": "cpu", "quantity": "2"}]
+    overhead = [{"name": "memory", "perPod": "1Mi", "perContainer": "1Ki"}]
+    told = {"resourceClaimName": "c", "containers": ["main"], "mapping": mapping, "overhead": overhead}
+    requests = [{"containerName": "main", "resourceName": "x.io/gpu", "requestName": "r"}]
+    runs["status"] = {
+        "nodeAllocatableResourceClaimStatuses": [told],
+        "extendedResourceClaimStatus": {"resourceClaimName": "d", "requestMappings": requests},
+    }
+    return Family(
+        (named, resource_slice("s", [device("a"), device("b")], nodeName="n"), pod, runs),
+        (
+            (0, ("extendedResourceName",)),
+            (2, ("spec", "containers", 0, "resources")),
+            *((3, ("status", field)) for field in runs["status"]),
+        ),
+    )
+
+
 FAMILIES: Mapping[str, Family] = {
     "derivedAttributes": _derived(),
     "nodeAllocatableResources": _node_resources(),
     "valueFrom": _counters(),
     "sharingAffinity": _affinity(),
 }
+"""Decided by the allocator alone"""
+OF_PODS: Mapping[str, Family] = {
+    "groups": _groups(),
+    "taintRules": _taint_rules(),
+    "extendedResources": _extended(),
+}
+"""Decided as manifests: what they are about is not only the allocator's"""
 
 NAMES = ("default/c", "request r", "pool d/p", "d/p/a", "d/p/x")
 """One of these is in the message of a refusal"""
 GOOD = (
-    node("n"),
+    node("n", **{"kubernetes.io/hostname": "n"}),
     device_class("any", "device.driver != 'good'"),
     device_class("good", "device.driver == 'good'"),
     resource_slice("good", [device("g")], driver="good", pool="good", nodeName="n"),
@@ -151,7 +268,7 @@ def mutated(family: Family, random: Random) -> tuple[Object, ...]:
     objects = copy.deepcopy(family.objects)
     for _ in range(random.choice((1, 1, 1, 2, 3))):
         at, path = random.choice(family.fields)
-        holder: Any = objects[at]["spec"]
+        holder: Any = objects[at] if objects[at]["kind"] == "Pod" else objects[at]["spec"]
         with suppress(KeyError, IndexError, TypeError):  # broken before
             for step in path[:-1]:
                 holder = holder[step]
@@ -212,6 +329,28 @@ def outcome(name: str, seed: int) -> str:
     return "granted, but an API server refuses the objects" if causes else "granted"
 
 
+def decided(objects: tuple[Object, ...]) -> str:
+    """The same for manifests. Rules that are broken may taint all devices."""
+    good = claim("good", request(deviceClassName="good", tolerations=[{"operator": "Exists"}]))
+    checked = [*_read(objects), *_causes(objects)]
+    assert checked
+    found = bundle([Document(Origin("test"), one) for one in (*GOOD, good, *copy.deepcopy(objects))])
+    report = decide(found, RULES, steps=2000)
+    given = [plan.claim.name for granted in report.granted for plan in granted.plans]
+    assert "good" in given, "a claim that has nothing to do with it is refused"
+    devices = [
+        one.id
+        for granted in report.granted
+        for plan in granted.plans
+        for one in plan.allocation.devices.results
+    ]
+    assert len(devices) == len({*devices}), "a device is given twice"
+    for answer in report.waiting:
+        assert answer.reason, answer
+        assert answer.message, answer
+    return next((answer.reason for answer in report.waiting), f"{len(given)} granted")
+
+
 def _read(objects: tuple[Object, ...]) -> Iterator[ApiObject]:
     """Those that can be read. Each other one is refused with its name, the field and a reason."""
     for raw in objects:
@@ -223,14 +362,16 @@ def _read(objects: tuple[Object, ...]) -> Iterator[ApiObject]:
         if refused is not None:
             assert f"{raw['kind']} {raw['metadata'].get('namespace', '')}".strip() in refused.subject
             assert raw["metadata"]["name"] in refused.subject, refused.subject
-            assert refused.field.startswith("spec"), refused
+            assert refused.field.startswith(("spec", "status")), refused
             assert refused.reason, refused
 
 
 def _causes(objects: tuple[Object, ...]) -> Iterator[str]:
     """Why an API server refuses them: each cause has a field and a reason."""
     for raw in objects:
-        kind = KIND_OF[raw["kind"]]
+        kind = KIND_OF.get(raw["kind"])
+        if kind is None:
+            continue
         try:
             found = kind.validate(Review(copy.deepcopy(raw), None, kind.served[0], "", {}, refuses=REFUSES))
         except WrongType as wrong:
@@ -248,8 +389,14 @@ def _causes(objects: tuple[Object, ...]) -> Iterator[str]:
 def main(first: int, cases: int) -> None:
     """Break each family of fields so often."""
     for name in FAMILIES:
-        counts = Counter(outcome(name, seed) for seed in range(first, first + cases))
-        click.echo(f"{name}: " + ", ".join(f"{count} {what}" for what, count in counts.most_common()))
+        _tell(name, Counter(outcome(name, seed) for seed in range(first, first + cases)))
+    for name, family in OF_PODS.items():
+        seeds = range(first, first + cases)
+        _tell(name, Counter(decided(mutated(family, Random(f"{name} {seed}"))) for seed in seeds))
+
+
+def _tell(name: str, counts: Counter[str]) -> None:
+    click.echo(f"{name}: " + ", ".join(f"{count} {what}" for what, count in counts.most_common()))
 
 
 if __name__ == "__main__":

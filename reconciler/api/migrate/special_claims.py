@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from reconciler.api.manifests.parsing import ParseError, parse_yaml
 from reconciler.api.objects.claims import SPECIAL_CLAIM, DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Container, ExtendedResourceClaimStatus, Pod
-from reconciler.api.objects.quantity import NANO, Quantity
+from reconciler.api.objects.quantity import INT64_MAX, NANO, Quantity
 from reconciler.api.versions import reading
 from reconciler.api.versions.kinds import KINDS
 from reconciler.errors import Malformed
@@ -277,6 +277,8 @@ def _asked(container: Container) -> Mapping[str, Quantity]:
 
 
 def _devices(container: Container, resource: str) -> int:
-    """How many devices a container asks for; 0 for what is no whole number, as in kube-scheduler."""
+    """How many devices a container asks for; 0 for what is negative or not whole, as in kube-scheduler."""
     asked = _asked(container).get(resource)
-    return asked.nanos // NANO if asked is not None and not asked.nanos % NANO else 0
+    if asked is None or asked.nanos % NANO:
+        return 0
+    return min(max(asked.nanos // NANO, 0), INT64_MAX)

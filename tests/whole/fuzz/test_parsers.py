@@ -2,6 +2,7 @@
 
 import json
 import string
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ from reconciler.api.versions.reading import read
 from reconciler.state.trial import store_of
 from tests.tools.examples import examples
 from tests.tools.fuzzed_parsers import CORPUS, PARSERS, survives
-from tests.tools.mutations import FAMILIES, GOOD, RULES, outcome
+from tests.tools.mutations import FAMILIES, GOOD, OF_PODS, RULES, decided, mutated, outcome
 
 WORDS = st.sampled_from(
     [
@@ -81,3 +82,10 @@ def test_unbroken_objects_get_devices(name: str):
 def test_broken_objects_are_refused_alone(name: str):
     for seed in range(60):
         outcome(name, seed)
+
+
+@pytest.mark.parametrize(("name", "wanted"), [("groups", 3), ("taintRules", 2), ("extendedResources", 2)])
+def test_broken_manifests_are_refused_alone(name: str, wanted: int):
+    assert decided(OF_PODS[name].objects) == f"{wanted} granted"
+    for seed in range(25):
+        decided(mutated(OF_PODS[name], Random(f"{name} {seed}")))
