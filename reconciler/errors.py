@@ -14,6 +14,8 @@ ReconcilerError
 └── Inconsistent     an invariant of this project is broken: stop, never work around it
 """
 
+from collections.abc import Sequence
+
 
 def counted(count: int, noun: str) -> str:
     """For messages: `1 claim`, `2 claims`."""
@@ -73,8 +75,10 @@ class Malformed(Rejected):
     Only this object is rejected.
     """
 
-    def __init__(self, subject: str, field: str, reason: str) -> None:
+    def __init__(self, subject: str, field: str, reason: str, others: Sequence[tuple[str, str]] = ()) -> None:
+        """`others`: further mistakes of the object, as field and reason; the message names the first only."""
         super().__init__(f"{subject}: {field}: {reason}" if field else f"{subject}: {reason}")
+        self.others = others
         self.subject = subject
         self.field = field
         self.reason = reason

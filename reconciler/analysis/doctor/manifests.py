@@ -24,7 +24,8 @@ def unreadable(data: DoctorInput) -> Iterator[Finding]:
         if subject.startswith(refusal.origin.file):  # there is no object; the subject is a place
             subject = "document"
         rule = findings.UNRENDERED if problem.reason.startswith(UNRENDERED) else findings.UNREADABLE
-        yield rule.finding_at(refusal.origin, subject, problem.field, problem.reason)
+        for field, reason in ((problem.field, problem.reason), *problem.others):
+            yield rule.finding_at(refusal.origin, subject, field, reason)
 
 
 def put_right(data: DoctorInput) -> Iterator[Finding]:

@@ -105,7 +105,9 @@ def bundle(found: Iterable[Document | InvalidDocument]) -> Bundle:
                 entry = _entry(document, number, warnings)
                 _enter(entries.setdefault(type(entry.object).__name__, {}), entry)
             except Malformed as exc:
-                refused.append(invalid_document(document.origin, exc.subject, exc.field, exc.reason))
+                refused.append(
+                    invalid_document(document.origin, exc.subject, exc.field, exc.reason, exc.others)
+                )
     return Bundle(entries, tuple(refused), others, tuple(warnings))
 
 
@@ -131,8 +133,9 @@ def _check_derived(raw: Mapping[str, Any]) -> None:
     root = Field(raw)
     spec = root["spec"]["spec"] if raw["kind"] == "ResourceClaimTemplate" else root["spec"]
     check_derived(spec["devices"], Refuses())
-    for cause in root.causes:
-        raise Malformed(subject_of(raw), cause.field, cause.message)
+    if root.causes:
+        first, *others = [(cause.field, cause.message) for cause in root.causes]
+        raise Malformed(subject_of(raw), *first, others)
 
 
 def _enter(known: dict[ObjectKey, Entry], entry: Entry) -> None:

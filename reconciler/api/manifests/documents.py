@@ -4,7 +4,7 @@ An invalid document does not affect the others.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -98,11 +98,12 @@ class InvalidDocument(Struct, frozen=True):
     problem: Malformed
 
 
-def invalid_document(origin: Origin, subject: str, field: str, reason: str) -> InvalidDocument:
+def invalid_document(
+    origin: Origin, subject: str, field: str, reason: str, others: Sequence[tuple[str, str]] = ()
+) -> InvalidDocument:
     """The refusal of the object at `origin`."""
-    return InvalidDocument(
-        origin, Malformed(f"{origin}: {subject}" if subject else str(origin), field, reason)
-    )
+    where = f"{origin}: {subject}" if subject else str(origin)
+    return InvalidDocument(origin, Malformed(where, field, reason, others))
 
 
 def documents(paths: Iterable[str], stdin: BinaryIO) -> Iterator[Document | InvalidDocument]:

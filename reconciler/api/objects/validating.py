@@ -17,6 +17,8 @@ from reconciler.errors import Malformed
 
 T = TypeVar("T", bound=Model)
 
+MOST_PROBLEMS = 20
+"""Mistakes of one object that are named"""
 _OPAQUE = ("parameters", "data")
 """Fields whose content belongs to a driver and may contain nulls"""
 
@@ -84,14 +86,19 @@ def subject_of(raw: Mapping[str, Any]) -> str:
 
 
 def _refusal(subject: str, exc: ValidationError) -> Malformed:
-    """The first problem that pydantic reports, as one line."""
-    problem = exc.errors(include_url=False)[0]
+    """The first problem that pydantic reports, as one line, and others."""
+    first, *others = map(_said, exc.errors(include_url=False)[:MOST_PROBLEMS])
+    return Malformed(subject, *first, others)
+
+
+def _said(problem: Mapping[str, Any]) -> tuple[str, str]:
+    """Field and reason."""
     reason = said_plainly(problem)
     got = problem.get("input")
     if isinstance(got, str | int | float) and got != "" and repr(got) not in reason:
         reason = f"{reason}, got {got if isinstance(got, bool) else repr(got)[:80]}"
     field = problem.get("ctx", {}).get("field") if problem["type"] == MISPLACED else None
-    return Malformed(subject, _path((*problem["loc"], field) if field else problem["loc"]), reason)
+    return _path((*problem["loc"], field) if field else problem["loc"]), reason
 
 
 def said_plainly(problem: Mapping[str, Any]) -> str:

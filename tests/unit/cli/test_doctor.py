@@ -80,6 +80,19 @@ def test_json_has_every_finding(tmp_path: Path):
     assert found["findings"][0]["line"] == 2
 
 
+def test_an_object_that_cannot_be_read_has_a_finding_for_each_mistake(tmp_path: Path):
+    wrong = claim("c")
+    wrong["spec"]["devices"]["requests"][0]["exactly"] |= {"count": "x", "deviceClassName": 7}
+    derived = claim("d")
+    attributes = [{"name": name, "expression": "1"} for name in ("bare", "d/unused")]
+    derived["spec"]["devices"]["requests"][0]["exactly"]["derivedAttributes"] = attributes
+    found = json.loads(doctor(tmp_path, yaml_of(GPU, wrong, derived), "-o", "json").stdout)["findings"]
+    request = "spec.devices.requests[0].exactly"
+    fields = {one["field"] for one in found if one["check"] == "unreadable"}
+    names = {f"{request}.derivedAttributes[{at}].name" for at in (0, 1)}
+    assert fields == {f"{request}.count", f"{request}.deviceClassName"} | names
+
+
 def test_sarif_has_a_rule_and_a_place_for_every_result(tmp_path: Path):
     log: dict[str, Any] = json.loads(doctor(tmp_path, WRONG + WARNED, "-o", "sarif").stdout)
     assert log["version"] == "2.1.0"
