@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from kernels.fit import fits
+from kernels.groups import distinct
 from kernels.types import Rows
 from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.constraints import Constraint, Tokens, compile_constraint, derived_by
@@ -96,16 +97,21 @@ def _lacking_it(constraint: Constraint, options: Sequence[RequestOption], fleet:
 
 def _obstacles(constraint: Constraint, options: Sequence[RequestOption], fleet: Fleet) -> Iterator[str]:
     values: dict[str, Tokens] = {}
+    known: dict[tuple[int, tuple[str, ...]], tuple[Rows, list[int], Tokens]] = {}
+    tokens, alone = constraint.tokens, constraint.alone
     for option in options:
-        rows = np.flatnonzero(evaluate_selectors(option, fleet).true)
-        codes = constraint.of(option)[rows]
-        if len(rows) and not (codes >= 0).any():
+        column = constraint.of(option)
+        key = id(column), option.key.expressions
+        if key not in known:
+            rows = np.flatnonzero(evaluate_selectors(option, fleet).true)
+            codes = column[rows]
+            present = distinct(codes[codes >= 0]).tolist()
+            known[key] = rows, present, frozenset().union(*[tokens[code] for code in present])
+        rows, present, values[option.name] = known[key]
+        if len(rows) and not present:
             yield f"no device that request {option.name} matches has it{_elsewhere(constraint, rows, fleet)}"
-        present = np.flatnonzero(np.bincount(codes[codes >= 0])).tolist()
-        found = [constraint.tokens[code] for code in present]
-        if not found or not constraint.alone.isdisjoint(present):
+        if not present or not alone.isdisjoint(present):
             return  # what such values match is another question
-        values[option.name] = frozenset().union(*found)
     wanted = sum(option.source.wanted for option in options if not option.all)
     if not constraint.match:
         different = len(frozenset().union(*values.values()))

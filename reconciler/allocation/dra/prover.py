@@ -56,7 +56,7 @@ AT_ONCE = 8
 MOST_WORK = 1 << 32
 """Cells that are combined for one search of `STEPS`. With more, no more is proved: about a second."""
 MOST_KEPT = 1 << 28
-"""Cells that are kept for one search, one bit each. With more, they are found anew."""
+"""Bits that are kept for one search, one for each cell. With more, all is found anew."""
 MOST_ROWS = 1 << 10
 """Counts that are compared at once"""
 
@@ -91,8 +91,10 @@ class Prover:
         self._tables: dict[tuple[object, ...], Table] = {}
         self._numbers: dict[tuple[object, ...], int] = {}
         self._frames: dict[tuple[int, ...], Frame] = {}
+        self.reached: dict[tuple[object, ...], bool] = {}
+        """By the states of the groups, rules, and counts: whether they can give one of the counts"""
         self._kept = 0
-        """Cells in all frames"""
+        """Cells in all frames, and bits of what was reached"""
         self.work = 0
         """Cells that were combined"""
 
@@ -168,13 +170,19 @@ class Prover:
 
     def frame(self, caps: tuple[int, ...]) -> Frame:
         """The box of these caps, and what is known of it."""
+        if caps not in self._frames:
+            made = Frame(Box(caps), [])
+            self.keep(made.box.size * sum(caps))  # a box keeps some sets, too
+            self._frames[caps] = made
+        return self._frames[caps]
+
+    def keep(self, bits: int) -> None:
+        """Count what is kept. If it is too much, all is forgotten."""
+        self._kept += bits
         if self._kept > MOST_KEPT:
             self._frames.clear()
+            self.reached.clear()
             self._kept = 0
-        if caps not in self._frames:
-            self._frames[caps] = Frame(Box(caps), [])
-            self._kept += self._frames[caps].box.size * sum(caps)  # a box keeps some sets, too
-        return self._frames[caps]
 
     def after(
         self, frame: Frame, node: int, renewed: tuple[int, ...], table: Table, places: tuple[int, ...]
@@ -187,7 +195,7 @@ class Prover:
         looks, vectors = len(frame.known) - known, len(table.counts)
         kept = looks + (len(frame.steps) - steps) * vectors
         self.work += size * (kept + looks * vectors // AT_ONCE)
-        self._kept += size * kept
+        self.keep(size * kept)
         return found
 
 
@@ -266,12 +274,29 @@ class _Trial:
         if not numbers:
             return False
         states = [self._prover.group_state(group, bits, rules, self._left) for group in numbers]
-        bounds = np.stack([self._bound(state) for state in states])
-        most = np.where(self._together, bounds.max(axis=0), bounds.sum(axis=0))
         for members, values in self._differing:
             wanted = wanted[wanted[:, members].sum(axis=1) <= values]
-        self._prover.work += wanted.size * len(most)
-        return self._gives(numbers, states, self._within(wanted, most))
+        shared = [
+            code[numbers].tolist() for code, rule in zip(self._group_codes, rules, strict=True) if rule.shared
+        ]
+        alike = tuple(sorted(zip([state.number for state in states], *shared, strict=True)))
+        key = (
+            alike,
+            tuple([(rule.match, rule.bits, rule.shared) for rule in rules]),
+            wanted.shape,
+            wanted.tobytes(),
+        )
+        known = self._prover.reached
+        if key not in known:
+            bounds = np.stack([self._bound(state) for state in states])
+            most = np.where(self._together, bounds.max(axis=0), bounds.sum(axis=0))
+            self._prover.work += wanted.size * len(most)
+            found = self._gives(numbers, states, self._within(wanted, most))
+            if self.unsure:
+                return found
+            self._prover.keep(8 * wanted.nbytes)
+            known[key] = found
+        return known[key]
 
     def _within(self, wanted: Amounts, most: Amounts) -> Amounts:
         """The counts of `wanted` that have no sum above `most` (W,), those with most room first.
