@@ -239,15 +239,12 @@ oldest generation has grown by a quarter."""
 _trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 
-def give_memory_back() -> float:
-    """Collect all garbage, and return what is free between used blocks to the system, which glibc does not do
-    by itself: a takeover needs much for a moment. Returns the seconds of processor time that it took.
+def give_memory_back() -> None:
+    """Return what is free between used blocks to the system, which glibc does not do by itself: a takeover
+    needs much for a moment. It holds the loop for 2 to 3 ms in a process of 1.7 GB.
     """
-    began = thread_time()
-    gc.collect()
     if _trim is not None:
         _trim(0)
-    return thread_time() - began
 
 
 _postponed = 0

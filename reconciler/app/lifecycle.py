@@ -76,8 +76,8 @@ def template_maker_of(
     return TemplateMaker(intake, sink, client, resources=resources, leads=leads)
 
 
-COLLECT_SECONDS, COLLECT_SHARE = 60.0, 1 / 1000
-"""Pause between full collections, and the most of all time that they may take: they hold the loop"""
+GIVE_BACK_SECONDS = 60.0
+"""How often free memory is given back to the system"""
 FREEZE_SECONDS = 0.05
 """How often a listing under way is looked at"""
 GROWN = 3
@@ -128,8 +128,6 @@ async def _watch_on_demand(client: Client, kind: str, intake: Intake, sink: Sink
 async def _spare_the_collector(intake: Intake) -> None:
     """Listed objects stay, as do the pools that are built of them; to traverse them at every collection would
     block the loop for tens of milliseconds with ten thousand devices. That holds during a long listing, too.
-    Little garbage is circular: connections that were lost, errors of requests. By itself, the collector would
-    look for it once in half an hour.
     """
     before = gc.get_threshold()
     gc.set_threshold(*COLLECTIONS)
@@ -141,12 +139,13 @@ async def _spare_the_collector(intake: Intake) -> None:
             starting = not intake.listed.is_set() or intake.store.supply.inventory.unbuilt
             if not starting or gc.get_count()[1] >= GROWN:
                 gc.freeze()  # without a collection, which would walk it once more
-        seen, spent = 0, 0.0
+        seen = 0
         while True:
-            await asyncio.sleep(max(COLLECT_SECONDS, spent / COLLECT_SHARE))
+            await asyncio.sleep(GIVE_BACK_SECONDS)
             young = gc.get_stats()[0]["collections"]
             if young > seen:  # otherwise next to nothing has been made since
-                seen, spent = young, give_memory_back()
+                seen = young
+                give_memory_back()
     finally:
         gc.set_threshold(*before)
 
