@@ -4,10 +4,11 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from time import perf_counter, process_time
+from typing import Any
 
 import aiohttp
 import msgspec
@@ -167,17 +168,24 @@ class Replica:
             await self._process.wait()
 
 
-@asynccontextmanager
-async def replica(reach: Reach, settings: Mapping[str, str]) -> AsyncIterator[Replica]:
-    """Run one beside the block, which ends by SIGTERM. `settings` are named as in a file with settings."""
-    where = [word for name, value in reach.items() for word in (f"--{name}", str(value))]
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "reconciler", "run", *where),
+async def started(
+    arguments: Sequence[str], settings: Mapping[str, str], **outputs: Any
+) -> asyncio.subprocess.Process:
+    """The command `run` in a process of its own. `settings` are named as in a file with settings."""
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "reconciler", "run", *arguments),
         cwd=ROOT,
         env={**os.environ, **{f"DRA_RECONCILER_{name.upper()}": value for name, value in settings.items()}},
         stdin=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.PIPE,
+        **outputs,
     )
+
+
+@asynccontextmanager
+async def replica(reach: Reach, settings: Mapping[str, str]) -> AsyncIterator[Replica]:
+    """Run one beside the block, which ends by SIGTERM. For `settings` see `started`."""
+    where = [word for name, value in reach.items() for word in (f"--{name}", str(value))]
+    process = await started(where, settings, stderr=asyncio.subprocess.PIPE)
     found = Replica(process)
     following = asyncio.create_task(found.follow(), name="log lines")
     try:

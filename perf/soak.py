@@ -22,6 +22,7 @@ import aiohttp
 
 from perf.fleets import gpus, mig
 from perf.fleets.objects import Json
+from perf.replica import started
 from perf.results import ROOT
 from perf.soak_live import Mirror, mirrored
 from perf.soak_load import SCARCE, Load
@@ -67,16 +68,7 @@ class Replica:
     """One process that is started again whenever it ends."""
 
     def __init__(self, name: str, server: str, folder: Path, *, koordinator: bool) -> None:
-        self._command = [
-            sys.executable,
-            "-m",
-            "reconciler",
-            "run",
-            "--server",
-            server,
-            "--lease-duration",
-            "5s",
-        ]
+        self._arguments = ["--server", server, "--lease-duration", "5s"]
         self.log, self.journal = folder / f"{name}.log", folder / f"{name}-journal"
         self._settings = {
             "own_drivers": f"{mig.DRIVER},{gpus.DRIVER},{SCARCE}", "koordinator": str(koordinator).lower(),
@@ -93,12 +85,8 @@ class Replica:
             port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}/metrics"
         settings = self._settings | {"status_port": str(port)}
-        own = {f"DRA_RECONCILER_{name.upper()}": text for name, text in settings.items()}
         with self.log.open("ab") as log:
-            self.process = await asyncio.create_subprocess_exec(
-                *self._command, cwd=ROOT, stdin=asyncio.subprocess.DEVNULL, stdout=log, stderr=log,
-                env={**os.environ, **own},
-            )  # fmt: skip
+            self.process = await started(self._arguments, settings, stdout=log, stderr=log)
 
     async def kept_alive(self) -> None:
         while True:
