@@ -1,39 +1,40 @@
-"""The parts that decide and write: intake, queue, planner, handlers, loop and fence."""
+"""The parts that decide and write: intake, queue, planner, handlers, loop and fence; and those of plugins."""
 
 from collections.abc import Callable, Iterable
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from random import random
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import structlog
 from msgspec import Struct
 
 from reconciler.aio.queue import Queue
+from reconciler.aio.tasks import forever
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import Semantics
 from reconciler.app.foundation import Connection, Foundation, now
 from reconciler.app.from_settings import Found, Job, policies
-from reconciler.app.running import Host, Running, Start, watch_job
 from reconciler.cluster.client import Client
-from reconciler.cluster.kinds import Served, config_map
+from reconciler.cluster.kinds import Resource, Served, config_map
 from reconciler.cluster.pod_writer import PodWriter
 from reconciler.cluster.transport import GuardedTransport, PauseReasons, Transport
-from reconciler.cluster.watch import Sink
+from reconciler.cluster.watch import Sink, follow
 from reconciler.cluster.writer import Writer
 from reconciler.control.background_search import BackgroundSearch
 from reconciler.control.claim_handler import ClaimHandler
 from reconciler.control.decider import Decider, Refusal
-from reconciler.control.decisions.declaration import Reporter
+from reconciler.control.decisions.declaration import Report, Reporter
 from reconciler.control.demand import DemandConfigMap, DemandLearner, PoliciesInUse
 from reconciler.control.fence import Fence
 from reconciler.control.gangs.handler import GangHandler, GangWriter
 from reconciler.control.gangs.planner import GangPlanner
 from reconciler.control.gangs.search import GangSearch
-from reconciler.control.handler import Blocked, Decide
-from reconciler.control.held_room import KeptConfigMap, take_over_held_room
+from reconciler.control.handler import Blocked, Decide, Handler
+from reconciler.control.held_room import HeldRoomKeeper, KeptConfigMap, take_over_held_room
 from reconciler.control.intake import Intake
 from reconciler.control.loop import Failures, Reconciler
 from reconciler.control.ownership import Ownership
@@ -45,11 +46,61 @@ from reconciler.control.waiting import Pending
 from reconciler.operations.journal.entries import RECORDED_SETTINGS, Header
 from reconciler.operations.journal.hard_questions import HardQuestions
 from reconciler.operations.journal.recording import Recorder
-from reconciler.operations.page.sources import PlacementView
+from reconciler.operations.page.sources import PlacementView, PluginView
 from reconciler.operations.policy_comparison import PolicyComparison
+from reconciler.operations.signals import MoreSeries
 from reconciler.operations.telemetry import Signals
 from reconciler.settings import Settings
 from reconciler.state.store import Store
+
+
+class Host(Struct, frozen=True):
+    """What the parts of a plugin are built with."""
+
+    base: Foundation
+    intake: Intake
+    pod_writer: PodWriter
+    ours: Ownership
+    recorder: Recorder | None
+    """The journal, if there is one"""
+    report: Report
+
+
+class Running:
+    """Does nothing. A plugin overrides what it has."""
+
+    handler: Handler[Any, Any, Any] | None = None
+    """Serves units of the loop, before claims are asked for"""
+    holders: Iterable[str] = ()
+    """Kinds that say who holds devices: a new leader lists them again before it decides"""
+    view: PluginView | None = None
+    """What the status page shows"""
+    series: MoreSeries = MappingProxyType({})
+
+    def sink(self, below: Sink) -> Sink:
+        """Takes the changes of all watches, and passes them on to `below`."""
+        return below
+
+    def keeps_from_gang(self, pod: ObjectKey) -> Blocked | None:
+        """Why a pod cannot be placed with a gang; None if it can."""
+
+    def jobs(self, core: "Control", keeper: HeldRoomKeeper | None) -> Iterable[Job]:  # noqa: ARG002
+        """Tasks beside the loop. `keeper` writes down what room is held."""
+        return ()
+
+
+Start = Callable[[Host], Running]
+"""Builds the parts of a plugin"""
+
+
+def watch_job(name: str, client: Client, resource: Resource, sink: Sink, **more: Any) -> Job:
+    """A watch of one kind; `more` are arguments of `follow`."""
+
+    async def run() -> None:
+        await forever(resource.plural, follow(client, resource, sink=sink, random=random, **more))
+
+    return Job(name, run)
+
 
 log = structlog.get_logger()
 

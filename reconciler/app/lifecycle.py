@@ -15,13 +15,11 @@ from msgspec import Struct
 from reconciler.aio.tasks import COLLECTIONS, Stopped, forever, give_memory_back, unless
 from reconciler.api.migrate.special_claims import mapping, read_map
 from reconciler.api.plugins import PLUGINS
-from reconciler.app.control import build_control, learner_of, placing, recording, switches
+from reconciler.app.control import Start, build_control, learner_of, placing, recording, switches, watch_job
 from reconciler.app.evicting import check_rights, evicting
-from reconciler.app.foundation import Foundation, foundation
+from reconciler.app.foundation import Alone, Candidate, Foundation, Leadership, foundation, recalls_for
 from reconciler.app.from_settings import Found, Job, check, discovered, log_lacks, ownership, rules
-from reconciler.app.leadership import Alone, Candidate, Leadership, recalls_for
 from reconciler.app.observing import inboxes_of, listeners, observe
-from reconciler.app.running import Start, watch_job
 from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import negotiate
 from reconciler.cluster.events import IsKnown

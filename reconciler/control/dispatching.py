@@ -12,17 +12,15 @@ from reconciler.api.objects.core import WORKLOAD, Pod
 from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.audit import Audit
-from reconciler.control.charges import Charges, hosted
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.nominating import Nominating
 from reconciler.control.ownership import Ownership
 from reconciler.control.special_claims import HandOverTerms, SpecialClaims
-from reconciler.control.units import GangRoster, Kind, Roster, Unit, UnitLookup, gang_unit
+from reconciler.control.units import Charges, GangRoster, Kind, Roster, Unit, UnitLookup, gang_unit, hosted
 from reconciler.control.waiting import Waiting
-from reconciler.state.delta import Delta
 from reconciler.state.nodes.table import HERE, Hosted, Nodes
 from reconciler.state.pods.groups import PodGroups
-from reconciler.state.store import Store
+from reconciler.state.store import Delta, Store
 from reconciler.state.volumes.objects import claims_named
 
 

@@ -28,11 +28,10 @@ from reconciler.control.special_claims import HandOverTerms
 from reconciler.control.units import Unit
 from reconciler.control.waiting import WatchLag
 from reconciler.ha.shard import within_shard
-from reconciler.state.delta import SUPPLY, Delta
 from reconciler.state.devices.naming import Naming
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.pods.groups import PodGroups
-from reconciler.state.store import Store
+from reconciler.state.store import SUPPLY, Delta, Store
 
 log = structlog.get_logger()
 

@@ -19,11 +19,10 @@ from reconciler.control.decisions.declaration import Report
 from reconciler.control.decisions.every import Nominated, NominationDropped, NominationExpired, NominationUsed
 from reconciler.control.inputs import RoomEnded, RoomHeld
 from reconciler.control.units import GangRoster
-from reconciler.state.delta import Delta
 from reconciler.state.devices.ledger import Holder
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.nominations import Nomination, Nominee, NomineeKind, of_gang
-from reconciler.state.store import Store
+from reconciler.state.store import Delta, Store
 
 GONE = "it is gone"
 """Why room is given up for an object that does not exist any more"""

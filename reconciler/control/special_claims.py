@@ -26,11 +26,10 @@ from reconciler.api.objects.pinning import Operation, pinned
 from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.semantics import EXTENDED_RESOURCES
 from reconciler.control.units import Roster
-from reconciler.state.delta import Delta
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.nodes.room import demand
 from reconciler.state.nominations import HeldPlace, Nomination, devices_of, of_special
-from reconciler.state.store import Store
+from reconciler.state.store import Delta, Store
 
 if TYPE_CHECKING:  # offline, nothing is held, and nothing waits
     from reconciler.control.nominating import Nominating

@@ -9,8 +9,8 @@ from msgspec import Struct
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.units import Unit
-from reconciler.state.delta import Delta
 from reconciler.state.nodes.table import Hosted
+from reconciler.state.store import Delta
 
 
 class Pending:

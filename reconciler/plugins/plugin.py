@@ -21,7 +21,7 @@ from reconciler.api.versions import kinds
 if TYPE_CHECKING:
     from reconciler.allocation.pod_devices import PodDevices
     from reconciler.analysis.doctor.checks import Checks
-    from reconciler.app.running import Start
+    from reconciler.app.control import Start
     from reconciler.cluster.client import Client
     from reconciler.cluster.kinds import Served
     from reconciler.control.intake import Intake

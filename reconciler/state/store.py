@@ -5,7 +5,7 @@ store retains what a held device drew before its slices changed. A new store can
 not async: nothing can happen between a read and a change.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -19,16 +19,54 @@ from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
-from reconciler.state.delta import NOTHING, SUPPLY, Delta
-from reconciler.state.devices.assembly import Layout
-from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.fleet import Fleet, Layout
 from reconciler.state.devices.inventory import Assembled
 from reconciler.state.devices.ledger import DeviceState, Drawn, Holder, Ledger, RetainedDraws
 from reconciler.state.devices.occupancy_columns import OccupancyColumns
 from reconciler.state.devices.snapshot import Snapshot, Topology
-from reconciler.state.held_back import Reserved
-from reconciler.state.nominations import Nomination, Nominations, Nominee
+from reconciler.state.nominations import Nomination, Nominations, Nominee, Reserved
 from reconciler.state.supply import Supply
+
+
+class Delta(Struct, frozen=True):
+    """The affected objects. Only what depends on them is decided again."""
+
+    claims: frozenset[ObjectKey] = frozenset()
+    pods: frozenset[ObjectKey] = frozenset()
+    freed: frozenset[PoolID] = frozenset()
+    """Pools with a device that became free"""
+    classes: frozenset[str] = frozenset()
+    supply: bool = False
+    """Whether devices or nodes changed"""
+    devices: frozenset[DeviceID] = frozenset()
+    """Devices whose holders changed"""
+    shares: frozenset[ObjectKey] = frozenset()
+    """Claims whose devices may take something else of their nodes now (NAR-1)"""
+    allocated: frozenset[ObjectKey] = frozenset()
+    """Claims that were not known to be allocated on the server"""
+
+    def __or__(self, other: "Delta") -> "Delta":
+        if other is self or other is NOTHING:
+            return self
+        return other if self is NOTHING else Delta.of((self, other))
+
+    @staticmethod
+    def of(parts: Sequence["Delta"]) -> "Delta":
+        """The union of many deltas. Joining them one by one with `|` would take quadratic time."""
+        return Delta(
+            claims=frozenset().union(*[part.claims for part in parts]),
+            pods=frozenset().union(*[part.pods for part in parts]),
+            freed=frozenset().union(*[part.freed for part in parts]),
+            classes=frozenset().union(*[part.classes for part in parts]),
+            supply=any(part.supply for part in parts),
+            devices=frozenset().union(*[part.devices for part in parts]),
+            shares=frozenset().union(*[part.shares for part in parts]),
+            allocated=frozenset().union(*[part.allocated for part in parts]),
+        )
+
+
+NOTHING = Delta()
+SUPPLY = Delta(supply=True)
 
 
 class Vacated(Struct, frozen=True):

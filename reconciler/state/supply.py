@@ -9,9 +9,8 @@ from reconciler.api.objects.core import Node
 from reconciler.api.objects.meta import DeviceID, PoolID
 from reconciler.api.objects.semantics import NODE_ALLOCATABLE, TAINT_RULES, TAINTS, Semantics
 from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
-from reconciler.state.devices.assembly import Layout
 from reconciler.state.devices.encoding.vocabulary import NodeUse
-from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.fleet import Fleet, Layout
 from reconciler.state.devices.inventory import Assembled, Assembly, Inventory
 from reconciler.state.devices.ledger import Drawn
 from reconciler.state.devices.reach import NodeInfo

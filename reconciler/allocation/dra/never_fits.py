@@ -18,7 +18,7 @@ from reconciler.allocation.dra.static_match import large_enough, match_in_fleet,
 from reconciler.api.objects.semantics import PARTITIONABLE_DEVICES
 from reconciler.state.caches import Cache
 from reconciler.state.devices.fleet import Fleet
-from reconciler.state.devices.node_reach import NodeReach
+from reconciler.state.devices.readiness import NodeReach
 from reconciler.state.devices.snapshot import Snapshot, Topology
 
 

@@ -20,9 +20,8 @@ from reconciler.api.objects.plan import Gate, Reason, RequestCount, Unsatisfied
 from reconciler.api.objects.semantics import COMPATIBILITY_GROUPS, spelled
 from reconciler.state.caches import Cache, share
 from reconciler.state.devices.exclusion_modes import explain
-from reconciler.state.devices.node_reach import NodeReach
 from reconciler.state.devices.occupancy import Trail
-from reconciler.state.devices.readiness import readiness
+from reconciler.state.devices.readiness import NodeReach, readiness
 from reconciler.state.devices.snapshot import Snapshot, Topology
 
 MATCH, FEATURE, NODES, POOL, FREE, CAPACITY, EXCLUSION, COUNTERS, TAINTS = (

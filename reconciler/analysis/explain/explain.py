@@ -18,7 +18,7 @@ from reconciler.analysis.explain.shortage import EFFORT, Conflict, Relaxation, d
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from reconciler.errors import Malformed
-from reconciler.state.devices.node_reach import NodeReach
+from reconciler.state.devices.readiness import NodeReach
 from reconciler.state.devices.snapshot import Snapshot
 
 MOST_SELECTORS = 256

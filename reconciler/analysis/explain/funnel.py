@@ -18,9 +18,8 @@ from reconciler.analysis.explain.gates import SELECTION, Gate, gates_of, problem
 from reconciler.analysis.explain.shortage import MOST_HOLDERS, amount, relative_shortage, shortages
 from reconciler.api.objects.semantics import spelled
 from reconciler.state.devices import exclusion_modes
-from reconciler.state.devices.node_reach import NodeReach
 from reconciler.state.devices.reach import SKIP_OPERATIONS
-from reconciler.state.devices.readiness import readiness
+from reconciler.state.devices.readiness import NodeReach, readiness
 from reconciler.state.devices.snapshot import Snapshot
 
 

@@ -16,8 +16,7 @@ from reconciler.allocation.explanation import Kind
 from reconciler.api.objects.semantics import COMPATIBILITY_GROUPS, PARTITIONABLE_DEVICES
 from reconciler.cel.program import CelRefused, compile_selector
 from reconciler.state.devices.fleet import Fleet
-from reconciler.state.devices.node_reach import NodeReach
-from reconciler.state.devices.readiness import readiness
+from reconciler.state.devices.readiness import NodeReach, readiness
 from reconciler.state.devices.snapshot import Snapshot
 
 SELECTION = frozenset({Kind.CLASS, Kind.SELECTOR, Kind.FEATURE, Kind.POOL, Kind.CAPACITY, Kind.NODES})

@@ -18,7 +18,7 @@ from reconciler.analysis.explain.gates import Masks, RequiredAlignment, groups_o
 from reconciler.analysis.explain.shortage import Relaxation
 from reconciler.api.objects.plan import Reason
 from reconciler.state.devices.fleet import Fleet
-from reconciler.state.devices.node_reach import NodeReach
+from reconciler.state.devices.readiness import NodeReach
 from reconciler.state.devices.snapshot import Snapshot
 
 

@@ -10,7 +10,7 @@ from reconciler.allocation.placement.placing import refusal_reason
 from reconciler.api.objects.core import Pod, is_live
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Gate, RequestCount
-from reconciler.app.running import Host, Running
+from reconciler.app.control import Host, Running
 from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import discover, discover_at_least_pods, serves
 from reconciler.cluster.kinds import Resource, Served

@@ -15,10 +15,9 @@ from reconciler.allocation.placement.placing import refusal_reason
 from reconciler.api.objects.core import WORKLOAD
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.validation.fields import timestamp
-from reconciler.app.control import Control
+from reconciler.app.control import Control, Host, Running, watch_job
 from reconciler.app.foundation import now
 from reconciler.app.from_settings import Job
-from reconciler.app.running import Host, Running, watch_job
 from reconciler.cluster.client import Client, Raw
 from reconciler.cluster.discovery import Right, missing_rights
 from reconciler.cluster.kinds import Resource

@@ -7,7 +7,7 @@ from reconciler.api.validation.kinds import ServedKind
 from reconciler.plugins.plugin import Plugin
 
 if TYPE_CHECKING:
-    from reconciler.app.running import Start
+    from reconciler.app.control import Start
     from reconciler.cluster.client import Client
     from reconciler.cluster.kinds import Served
     from reconciler.settings import Settings

@@ -20,9 +20,8 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod, claims_of, controller_of, is_live
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.slices import ResourceSlice
-from reconciler.app.control import Control
+from reconciler.app.control import Control, Host, Running, watch_job
 from reconciler.app.from_settings import Job
-from reconciler.app.running import Host, Running, watch_job
 from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import Right, missing_rights, serves
 from reconciler.cluster.kinds import POD, Resource

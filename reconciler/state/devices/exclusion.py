@@ -10,7 +10,7 @@ from kernels.groups import Inverse, distinct, invert
 from kernels.types import Bits, Codes, Mask, Rows
 from reconciler.api.objects.semantics import GroupMode
 from reconciler.state.caches import Forkable
-from reconciler.state.devices.exclusion_pairs import Problem
+from reconciler.state.devices.exclusion_rules import Problem
 from reconciler.state.devices.pool import Pool
 
 

@@ -14,12 +14,11 @@ from reconciler.api.objects.meta import PoolID
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.state.caches import Lazy
-from reconciler.state.devices.assembly import Layout, assemble, lay_out
 from reconciler.state.devices.encoding.block import COLUMNS, Block, build, split
 from reconciler.state.devices.encoding.parts import Encoder, Header
 from reconciler.state.devices.encoding.tables import join, places
 from reconciler.state.devices.encoding.vocabulary import Interner, Vocabulary
-from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.fleet import Fleet, Layout, assemble, lay_out
 from reconciler.state.devices.ledger import Drawn
 from reconciler.state.devices.pool import Pool, PoolBuilder
 from reconciler.state.devices.reach import NodeInfo

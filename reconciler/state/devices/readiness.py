@@ -1,21 +1,141 @@
-"""Which devices can be used at all: their pool is complete and valid, and a node reaches them.
+"""How many devices each node reaches, and which can be used at all: their pool is complete and valid, and a
+node reaches them.
 
-Everything that counts devices asks here, so that it counts what a decision could give.
+Everything that counts devices asks here, so that it counts what a decision could give. Array work over all
+considered nodes.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 from msgspec import Struct
 
-from kernels.types import Mask
+from kernels.types import Amounts, Codes, Mask
 from reconciler.api.objects.semantics import Semantics
 from reconciler.errors import Rejected
 from reconciler.state.caches import Cache, derived, share
-from reconciler.state.devices.node_reach import NodeReach
 from reconciler.state.devices.pool import Pool, Usable, Verdict, unclear_places
-from reconciler.state.devices.reach import NodeInfo, Reach
+from reconciler.state.devices.reach import SKIP_OPERATIONS, NodeInfo, Reach
 from reconciler.state.devices.snapshot import Topology
+
+
+class NodeReach:
+    """N considered nodes and the D devices of a fleet. No method loops over devices."""
+
+    def __init__(self, topology: Topology, nodes: Iterable[str] | None) -> None:
+        """`nodes` are the considered nodes; None means all."""
+        fleet = topology.fleet
+        chosen = None if nodes is None else set(nodes)
+        at = [n for n, name in enumerate(topology.order) if chosen is None or name in chosen]
+        self.names: tuple[str, ...] = tuple(topology.order[n] for n in at)
+        self.chosen = None if nodes is None else self.names
+        """The considered nodes; None means all"""
+        self._node = fleet.codes["node"]
+        self._selector = fleet.codes["selector"]
+        self._anywhere = fleet.anywhere
+        self._codes = topology.order_codes[at]
+        """(N,) codes of the nodes; negative for nodes that no device names"""
+        self.code_count = self._local = len(fleet.vocabulary.nodes.values)
+        """Number of node codes in the fleet"""
+        self._selectors = len(fleet.vocabulary.selectors.values)
+        self._pairs = self._selected(topology, np.array(at, dtype=np.int64))
+        operations = fleet.codes["operations"] >= 0
+        self._special: Mask | None = operations if operations.any() else None
+        """(D,) devices that only nodes with a feature can use"""
+        features = [topology.nodes[name].features for name in self.names] if operations.any() else []
+        self._featured = np.array([SKIP_OPERATIONS in one for one in features], dtype=np.bool_)
+
+    def _selected(self, topology: Topology, at: Amounts) -> tuple[Amounts, Codes]:
+        """(M,) nodes and (M,) codes of selectors: all pairs that match."""
+        if not (self._selector >= 0).any():
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32)
+        selected, codes = topology.selected()
+        position = np.full(len(topology.order), -1, dtype=np.int64)
+        position[at] = np.arange(len(at))
+        considered = position[selected] >= 0
+        return position[selected][considered], codes[considered]
+
+    def counts(self, mask: Mask) -> Amounts:
+        """(N,) how many devices of `mask` (D,) each node reaches."""
+        return self.table(mask.astype(np.int64), 2)[1]
+
+    def table(self, kind: Amounts, kinds: int) -> Amounts:
+        """(kinds, N) how many devices of each kind each node reaches.
+
+        kind (D,)   of each device, 0 to kinds - 1
+        """
+        if self._special is None:
+            return self._table(kind, kinds)
+        plain = self._table(np.where(self._special, kinds, kind), kinds + 1)[:kinds]
+        special = self._table(np.where(self._special, kind, kinds), kinds + 1)[:kinds]
+        return plain + np.where(self._featured, special, 0)
+
+    @cached_property
+    def _owner(self) -> Amounts:
+        """(D,) the code of the node of each device; the last one for devices of no node."""
+        return np.where(self._node >= 0, self._node, self._local)
+
+    def _table(self, kind: Amounts, kinds: int) -> Amounts:
+        wide = self._local + 1
+        local = np.bincount(kind * wide + self._owner, minlength=kinds * wide).reshape(kinds, wide)
+        found = np.where(self._codes >= 0, local[:, np.maximum(self._codes, 0)], 0)
+        if (at := np.flatnonzero(self._anywhere)).size:
+            found += np.bincount(kind[at], minlength=kinds)[:, np.newaxis]
+        nodes, codes = self._pairs
+        if len(nodes):
+            used = self._selector >= 0
+            wide = self._selectors
+            selected = np.bincount(kind[used] * wide + self._selector[used], minlength=kinds * wide)
+            for number in range(kinds):
+                np.add.at(found[number], nodes, selected.reshape(kinds, wide)[number, codes])
+        return found
+
+    @cached_property
+    def everything(self) -> Mask:
+        """(D,) devices that at least one node reaches."""
+        return self.reached()
+
+    def reached(self, nodes: Mask | None = None) -> Mask:
+        """(D,) devices that at least one of `nodes` (N,) reaches; None means all N."""
+        chosen = np.ones(len(self.names), dtype=np.bool_) if nodes is None else nodes
+        found = self._reached(chosen)
+        if self._special is not None:
+            found = np.where(self._special, self._reached(chosen & self._featured), found)
+        return found
+
+    def _reached(self, chosen: Mask) -> Mask:
+        known = np.zeros(self._local + 1, dtype=np.bool_)
+        known[self._codes[chosen & (self._codes >= 0)]] = True  # the last entry is for code -1
+        found = known[self._node]
+        if chosen.any():
+            found = found | self._anywhere
+        nodes, codes = self._pairs
+        if len(nodes):
+            matched = np.zeros(self._selectors + 1, dtype=np.bool_)
+            matched[codes[chosen[nodes]]] = True
+            found = found | matched[self._selector]
+        return found
+
+    def by_code(self, values: np.ndarray, otherwise: int) -> Amounts:
+        """(N,) `values` are given by node code; `otherwise` is for nodes that no device names."""
+        if not len(values):
+            return np.full(len(self.names), otherwise, dtype=np.int64)
+        return np.where(self._codes >= 0, values[np.maximum(self._codes, 0)], otherwise)
+
+    def code_of(self, number: int) -> int:
+        """The code of a node; negative if no device names it."""
+        return int(self._codes[number])
+
+    def at(self, number: int) -> Mask:
+        """(D,) devices that one node reaches."""
+        chosen = np.zeros(len(self.names), dtype=np.bool_)
+        chosen[number] = True
+        return self.reached(chosen)
+
+    def local(self, mask: Mask) -> bool:
+        """Whether each device of `mask` (D,) names one node."""
+        return bool((self._node[mask] >= 0).all())
 
 
 class Readiness(Struct, frozen=True):

@@ -15,8 +15,7 @@ from kernels.groups import distinct
 from kernels.types import Amounts, Mask, Rows
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.quantity import Format, Quantity
-from reconciler.state.devices.assembly import Layout
-from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.fleet import Fleet, Layout
 from reconciler.state.devices.ledger import NOTHING, Ledger, RetainedDraws
 from reconciler.state.devices.occupancy import (
     CounterIndex,

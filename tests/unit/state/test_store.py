@@ -13,9 +13,8 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.semantics import Semantics
-from reconciler.state.delta import NOTHING, Delta
 from reconciler.state.devices.ledger import Holder
-from reconciler.state.store import Store
+from reconciler.state.store import NOTHING, Delta, Store
 from tests.tools.builders import (
     Object,
     claim,

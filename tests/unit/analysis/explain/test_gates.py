@@ -15,7 +15,7 @@ from reconciler.analysis.explain.funnel import apply_gates, smallest_sets
 from reconciler.analysis.explain.gates import SELECTION, Gate, gates_of
 from reconciler.api.objects.plan import Reason
 from reconciler.cel.program import CelError, CelRefused, compile_selector
-from reconciler.state.devices.node_reach import NodeReach
+from reconciler.state.devices.readiness import NodeReach
 from reconciler.state.devices.snapshot import Snapshot
 from tests.tools.allocation_strategies import CONTESTED, EVERYTHING, contests, worlds
 from tests.tools.allocation_world import World, asks, without

@@ -11,7 +11,7 @@ from reconciler.api.objects.quantity import NANO
 from reconciler.api.objects.semantics import Semantics
 from reconciler.state.devices import occupancy_columns
 from reconciler.state.devices.exclusion import Exclusion
-from reconciler.state.devices.exclusion_pairs import Conflict, scopes_apart
+from reconciler.state.devices.exclusion_rules import Conflict, scopes_apart
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.store import Store
 from tests.tools.builders import (
