@@ -4,10 +4,8 @@ A pending pod is retried many times, and many pods have the same demand. Few mac
 searches, so only these are evaluated again, and those in a state that was evaluated before not even then.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from itertools import count
-from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -16,37 +14,14 @@ from reconciler.api.objects.core import Container, Pod
 from reconciler.plugins.koordinator import vocabulary as koord
 from reconciler.plugins.koordinator.demand import Demand, Failure, read_demand
 from reconciler.plugins.koordinator.vocabulary import Rules
+from reconciler.state.caches import Recent
 
-A = TypeVar("A")
-
-MOST_ANSWERS = 1 << 14
-"""Maximum number of answers that are kept."""
-
-
-class Answers(Generic[A]):
-    """The most recently used answers, by what was asked."""
-
-    def __init__(self, kept: int) -> None:
-        self._kept = kept
-        self._answers: OrderedDict[Hashable, A] = OrderedDict()
-
-    def recall(self, asked: Hashable) -> A | None:
-        """The answer; None if it is not known."""
-        found = self._answers.get(asked)
-        if found is not None:
-            self._answers.move_to_end(asked)
-        return found
-
-    def keep(self, asked: Hashable, answer: A) -> A:
-        """Remember an answer."""
-        self._answers[asked] = answer
-        if len(self._answers) > self._kept:
-            self._answers.popitem(last=False)
-        return answer
+MOST_ANSWERS = 1 << 13
+"""Answers that are kept at least; at most twice as many."""
 
 
-MOST_DEMANDS = 1 << 10
-"""Maximum number of demands that are kept."""
+MOST_DEMANDS = 1 << 9
+"""Demands that are kept at least; at most twice as many."""
 
 
 class Demands:
@@ -54,16 +29,16 @@ class Demands:
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
-        self._read: Answers[Demand] = Answers(MOST_DEMANDS)
+        self._read: Recent[Hashable, Demand] = Recent(MOST_DEMANDS)
 
     def of(self, pod: Pod) -> Demand | Failure | None:
         """What `read_demand` returns. Failures are not kept: they name the pod."""
         words = _words(pod)
-        known = self._read.recall(words)
+        known = self._read.get(words)
         if known is not None:
             return known
         found = read_demand(pod, self._rules)
-        return self._read.keep(words, found) if isinstance(found, Demand) else found
+        return self._read.put(words, found) if isinstance(found, Demand) else found
 
 
 def _words(pod: Pod) -> Hashable:
@@ -108,8 +83,8 @@ class Numbers:
         return found
 
 
-MOST_FILTERS = 512
-"""Maximum number of demands in the cache."""
+MOST_FILTERS = 256
+"""Demands in the cache at least; at most twice as many."""
 FEW = 4
 """Up to this number of changed machines, evaluating each is faster than one pass over all."""
 

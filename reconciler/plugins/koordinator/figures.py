@@ -268,17 +268,15 @@ def modes(objects: Iterable[ApiObject]) -> Shown:
     load(state, objects)
     shown = Shown(("NODE", "TYPE", "HELD", "EXCLUSIVE", "POD", "LOCKED OUT"), [], [])
     for name, machine in sorted(state.fleet.machines.items()):
-        for use in exclusive_use(machine, state.fleet.holders(name)):
-            lines = [(str(one.minor), one.policy, ", ".join(map(str, one.pods))) for one in use.held]
-            held = ("\n".join(column) for column in zip(*lines, strict=True))
-            shown.rows.append((use.node, use.kind, *held, ", ".join(map(str, use.locked_out)) or "-"))
+        for kind, held, locked_out in exclusive_use(machine, state.fleet.holders(name)):
+            lines = [(str(minor), policy, ", ".join(map(str, pods))) for minor, policy, pods in held]
+            columns = ("\n".join(column) for column in zip(*lines, strict=True))
+            shown.rows.append((name, kind, *columns, ", ".join(map(str, locked_out)) or "-"))
             values = [
-                {"minor": one.minor, "exclusivePolicy": one.policy, "pods": [str(pod) for pod in one.pods]}
-                for one in use.held
+                {"minor": minor, "exclusivePolicy": policy, "pods": [*map(str, pods)]}
+                for minor, policy, pods in held
             ]
-            shown.values.append(
-                {"node": use.node, "type": use.kind, "held": values, "lockedOut": list(use.locked_out)}
-            )
+            shown.values.append({"node": name, "type": kind, "held": values, "lockedOut": locked_out})
     return shown
 
 

@@ -5,11 +5,12 @@ from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
-from msgspec import Struct
 from msgspec.structs import replace
 
 from kernels.exclusion import enough, group_held, largest_group, may_serve_together, share_fits
 from kernels.types import Amounts, Codes, Mask
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.plan import Gate, RequestCount
 from reconciler.plugins.koordinator.annotations import DEVICE_LEVEL, PCIE_LEVEL
 from reconciler.plugins.koordinator.choice import OUT_OF_SCOPE, partitions_alone
 from reconciler.plugins.koordinator.columns import DeviceRows, amounts
@@ -63,25 +64,16 @@ def not_excluded(rows: DeviceRows, demand: Demand, kind: str) -> Mask:
     return found
 
 
-class KindCount(Struct, frozen=True):
-    """Devices of one type that pass each test and all before it."""
-
-    kind: str
-    wanted: int | None
-    """Devices on one machine; None is "all that match\""""
-    gates: tuple[tuple[str, int], ...]
-
-
-def counts(rows: DeviceRows, demand: Demand) -> tuple[KindCount, ...]:
-    """How many devices of all machines pass each test, by type."""
+def counts(rows: DeviceRows, demand: Demand, pod: ObjectKey) -> tuple[RequestCount, ...]:
+    """How many devices of all machines pass each test and all before it, by type."""
     found = []
     for kind in demand.requests:
         wanted = type_demand(demand, kind)
         left, gates = of_type(rows, kind), []
         for name, passed in gates_of(rows, demand, kind):
             left = left & passed
-            gates.append((name, int(left.sum())))
-        found.append(KindCount(kind, None if wanted.of_all else wanted.count, tuple(gates)))
+            gates.append(Gate(name, int(left.sum())))
+        found.append(RequestCount(pod, kind, None if wanted.of_all else wanted.count, tuple(gates)))
     return tuple(found)
 
 

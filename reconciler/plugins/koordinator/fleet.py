@@ -1,6 +1,6 @@
 """All machines with Device objects, the devices that pods hold, and the search for a pod."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from types import MappingProxyType
@@ -16,11 +16,12 @@ from reconciler.plugins.koordinator.answer_cache import MachineFilter
 from reconciler.plugins.koordinator.columns import Columns, DeviceRows
 from reconciler.plugins.koordinator.decision import allocate, annotation
 from reconciler.plugins.koordinator.demand import Demand, Failure
-from reconciler.plugins.koordinator.filters import KindCount, Tables, counts, feasible, lack_failure, outlook
+from reconciler.plugins.koordinator.filters import Tables, feasible, lack_failure, outlook
 from reconciler.plugins.koordinator.holdings import Allocation, Holdings
 from reconciler.plugins.koordinator.machine import Machine, machine_of
 from reconciler.plugins.koordinator.refusals import Machines, Unserved, prospects, unserved
 from reconciler.plugins.koordinator.vocabulary import Device, Rules
+from reconciler.state.caches import Recent
 
 ALL = -1
 """No limit of tries."""
@@ -59,7 +60,7 @@ class Fleet:
         self._log = cache.ChangeLog()
         self._described = cache.ChangeLog()
         """Changes of machines, without those of what pods hold."""
-        self._filters = cache.Answers[MachineFilter](cache.MOST_FILTERS)
+        self._filters: Recent[Hashable, MachineFilter] = Recent(cache.MOST_FILTERS)
         self._serials = count()
         self._unwritten: dict[int, set[tuple[str, int]]] = {}
         """Machine number -> devices of which more or less is held than the columns say."""
@@ -68,9 +69,9 @@ class Fleet:
         """(N,) the number of what each machine is."""
         self._state: list[int] = []
         """(N,) the number of the state of each machine, or UNKNOWN."""
-        self._answers: cache.Answers[Allocation | Failure] = cache.Answers(cache.MOST_ANSWERS)
+        self._answers: Recent[tuple[int, int], Allocation | Failure] = Recent(cache.MOST_ANSWERS)
         """(Serial of the filter, number of the state) -> the exact decision."""
-        self._verdicts: cache.Answers[int] = cache.Answers(4 * cache.MOST_ANSWERS)
+        self._verdicts: Recent[tuple[int, int], int] = Recent(4 * cache.MOST_ANSWERS)
         """(Serial of the filter, number of the state) -> the verdict of the filter."""
 
     @property
@@ -169,10 +170,7 @@ class Fleet:
     def _answer(self, demand: Demand, machine_filter: MachineFilter, number: int) -> Allocation | Failure:
         """The exact decision, shared by machines in one state."""
         asked = machine_filter.serial, self._state_of(number)
-        found = self._answers.recall(asked)
-        if found is None:
-            found = self._answers.keep(asked, self.decide(demand, self._names[number]))
-        return found
+        return self._answers.of(asked, lambda: self.decide(demand, self._names[number]))
 
     def _at_best(self, demand: Demand, number: int) -> Failure | None:
         """Why a machine cannot serve a pod even if all its devices are free, as they are or all healthy.
@@ -188,10 +186,6 @@ class Fleet:
     def may_serve(self, demand: Demand) -> bool:
         """Whether any machine passes the filter."""
         return bool(self._filter_for(demand).open.any())
-
-    def counts(self, demand: Demand) -> tuple[KindCount, ...]:
-        """How many devices of all machines pass each test, by type."""
-        return counts(self.columns.every(), demand)
 
     def holders(self, node: str) -> Holdings:
         """The allocated devices of a machine."""
@@ -272,17 +266,15 @@ class Fleet:
         return machine_filter.outlook.codes
 
     def _filter_for(self, demand: Demand) -> MachineFilter:
-        found = self._filters.recall(demand.shape)
-        if found is None:
-            found = self._filters.keep(demand.shape, MachineFilter(next(self._serials)))
+        found = self._filters.of(demand.shape, lambda: MachineFilter(next(self._serials)))
         serial = found.serial
 
         def judge(number: int | None) -> Codes:
             verdicts = self._judged(feasible, demand, number)
             if number is not None:
-                self._verdicts.keep((serial, self._state_of(number)), int(verdicts[0]))
+                self._verdicts.put((serial, self._state_of(number)), int(verdicts[0]))
             return verdicts
 
-        recall = self._verdicts.recall
+        recall = self._verdicts.get
         found.refresh(self._log, len(self._names), judge, lambda n: recall((serial, self._state_of(n))))
         return found

@@ -1,7 +1,7 @@
-"""How many devices of each type passed each test, as logs report it."""
+"""Reconciles gated pods that request Koordinator's devices, in a process and in a replay."""
 
-from collections.abc import Callable, Container, Iterable
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Iterable
+from typing import Any, cast
 
 from msgspec import Struct
 
@@ -9,7 +9,6 @@ from reconciler.allocation.explanation import Explanation
 from reconciler.allocation.placement.placing import refusal_reason
 from reconciler.api.objects.core import Pod, is_live
 from reconciler.api.objects.meta import DeviceID, ObjectKey
-from reconciler.api.objects.plan import Gate, RequestCount
 from reconciler.app.control import Host, Running
 from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import discover, discover_at_least_pods, serves
@@ -30,8 +29,8 @@ from reconciler.plugins.koordinator.annotations import allocation_patch
 from reconciler.plugins.koordinator.demand import Demand, Failure
 from reconciler.plugins.koordinator.explain import explain_pod
 from reconciler.plugins.koordinator.figures import amount_series, device_series
-from reconciler.plugins.koordinator.filters import KindCount
-from reconciler.plugins.koordinator.fleet import Fleet, Placed
+from reconciler.plugins.koordinator.filters import counts
+from reconciler.plugins.koordinator.fleet import Fleet
 from reconciler.plugins.koordinator.holdings import Holder, recorded
 from reconciler.plugins.koordinator.page import MachinesView
 from reconciler.plugins.koordinator.pods import DeviceIntake, Grant, KoordinatorState
@@ -39,89 +38,9 @@ from reconciler.plugins.koordinator.refusals import Refusal, Unserved, reason_of
 from reconciler.plugins.koordinator.vocabulary import ALLOCATED, Rules, Semantics
 from reconciler.settings import Settings
 
-
-def counts(pod: ObjectKey, found: tuple[KindCount, ...]) -> tuple[RequestCount, ...]:
-    """How many devices of each type passed each test."""
-    return tuple(
-        RequestCount(pod, count.kind, count.wanted, tuple(Gate(name, left) for name, left in count.gates))
-        for count in found
-    )
-
-
-class GrantWriter:
-    """Writes grants. A grant is assumed until the answer of the server to its write is known."""
-
-    def __init__(self, devices: DeviceIntake, writer: PodWriter) -> None:
-        self._devices = devices
-        self._writer = writer
-
-    async def write(self, grant: Grant) -> None:
-        """Write an assumed grant.
-
-        Conflict, Retry, Rejected, Gone: the devices are free again. Undecided or cancelled, or if
-        the pod cannot be read after a refusal: the grant stays assumed.
-        """
-        try:
-            await self._send(grant)
-        except Undecided:
-            raise
-        except (Conflict, Rejected) as exc:
-            found = await self._read(grant.pod.key)
-            self._devices.forget(grant)
-            if isinstance(exc, Rejected) and found is not None and _version(found) != _version(grant.pod):
-                # The pod has changed, so the steps of the patch did not apply: that is a conflict as well.
-                raise Conflict(str(exc)) from exc
-            raise
-        except (Retry, Gone):
-            self._devices.forget(grant)
-            raise
-
-    async def resolve(self, grant: Grant) -> bool:
-        """Find out whether a write without an answer was applied. Returns whether the pod has the grant.
-
-        A write in flight applies only to the version it was decided from. If the pod still has that
-        version, the same is written again, so that it does not matter which of the two arrives. On any
-        error the grant stays assumed: the first write may be applied by then.
-        """
-        found = await self._read(grant.pod.key)
-        if found is None or found.metadata.uid != grant.pod.metadata.uid:
-            self._devices.forget(grant)
-            return False
-        if _version(found) != _version(grant.pod):
-            self._devices.forget(grant)  # if it was written, `_read` has counted it already
-            return found.metadata.annotations.get(ALLOCATED) == grant.text
-        await self._send(grant)
-        return True
-
-    async def _send(self, grant: Grant) -> None:
-        self._devices.observe(
-            await self._writer.patch(grant.pod, allocation_patch(grant.pod, grant.held.node, grant.text))
-        )
-        # If it is still assumed, the server stored the pod without the annotation.
-        self._devices.forget(grant)
-
-    async def _read(self, key: ObjectKey) -> Pod | None:
-        pod = await self._writer.read(key)
-        if pod is not None:
-            self._devices.observe(pod)
-        return pod
-
-
-def _version(pod: Pod) -> str:
-    return pod.metadata.resource_version
-
-
 TRIES = 64
 """Machines that are tried before other tasks run: some 20 ms."""
 HELD = "HoldsDevices"
-
-
-class Where(NamedTuple):
-    """Nodes on which a pod may run."""
-
-    names: Container[str]
-    crowded: bool
-    """Whether other nodes are excluded because pods use their resources"""
 
 
 class DeviceQuestion(Struct, frozen=True):
@@ -136,13 +55,6 @@ class DeviceRefusal(Struct, frozen=True):
 
     question: DeviceQuestion
     why: Refusal
-
-
-class Unanswered(NamedTuple):
-    """A write without an answer yet, to be reported once it is applied."""
-
-    grant: Grant
-    decided: Decided
 
 
 class KoordinatorHandler(Handler[DeviceQuestion, Grant, DeviceRefusal]):
@@ -162,16 +74,17 @@ class KoordinatorHandler(Handler[DeviceQuestion, Grant, DeviceRefusal]):
         self._state = state
         self._devices = devices
         self._intake = intake
-        self._grants = GrantWriter(devices, writer)
+        self._writer = writer
         self._clock = clock
         self._report = report
-        self._unanswered: dict[Unit, Unanswered] = {}
+        self._unanswered: dict[Unit, tuple[Grant, Decided]] = {}
+        """Writes without an answer yet, to be reported once they are applied"""
 
     async def resolve(self, unit: Unit) -> None:
         lost = self._state.assumed(unit.key) if unit.kind is Kind.POD else None
         began = self._clock()
-        if lost is not None and await self._grants.resolve(lost):
-            self._report_given(unit, self._unanswered.get(unit) or Unanswered(lost, Decided("", began)))
+        if lost is not None and await self._resolved(lost):
+            self._report_given(unit, *self._unanswered.get(unit, (lost, Decided("", began))))
         elif unit in self._unanswered and self._demand(unit) is None:
             self._report_applied(unit)
 
@@ -208,32 +121,22 @@ class KoordinatorHandler(Handler[DeviceQuestion, Grant, DeviceRefusal]):
 
     def _answer(self, question: DeviceQuestion) -> Given[Grant] | Refused[DeviceRefusal] | None:
         pod, demand = question.pod, question.demand
-        fleet = self._state.fleet
+        fleet, placement, snapshot = self._state.fleet, self._intake.placement, self._intake.store.snapshot()
         try:
-            where = self._where(pod)
+            where = placement.for_pod(pod, (), snapshot, offered=refusals.OFFERED)
         except Rejected as exc:
             return _refused(DeviceRefusal(question, Refusal(refusal_reason(exc), str(exc))))
-        found = fleet.first(demand, where.names.__contains__, tries=TRIES)
+        names = snapshot.topology.nodes.keys() if where.nodes is None else frozenset(where.nodes)
+        found = fleet.first(demand, names.__contains__, tries=TRIES)
         if found is None:  # other tasks run; the next turn goes on where this one ends
             self._intake.put(Unit(Kind.POD, pod.key))
             return None
         if isinstance(found, Unserved):
-            left_out = self._left_out(pod) if found.unsuited else ""
+            offered = refusals.OFFERED
+            left_out = placement.left_out(pod, (), snapshot, offered=offered) if found.unsuited else ""
             return _refused(DeviceRefusal(question, refusal(found, left_out, crowded=where.crowded)))
-        text = fleet.text(found.node, found.allocation)
-        return Given(_grant(pod, demand, found, text))
-
-    def _where(self, pod: Pod) -> Where:
-        """The nodes on which a pod may run. Raises Rejected for an affinity that cannot be read."""
-        snapshot = self._intake.store.snapshot()
-        found = self._intake.placement.for_pod(pod, (), snapshot, offered=refusals.OFFERED)
-        names = snapshot.topology.nodes.keys() if found.nodes is None else frozenset(found.nodes)
-        return Where(names, found.crowded)
-
-    def _left_out(self, pod: Pod) -> str:
-        return self._intake.placement.left_out(
-            pod, (), self._intake.store.snapshot(), offered=refusals.OFFERED
-        )
+        held = Holder(found.node, found.allocation, demand.hints)
+        return Given(Grant(pod, demand, held, fleet.text(found.node, found.allocation)))
 
     def outcome(self, answer: Given[Grant] | Refused[DeviceRefusal]) -> Outcome:
         if isinstance(answer, Refused):
@@ -245,28 +148,69 @@ class KoordinatorHandler(Handler[DeviceQuestion, Grant, DeviceRefusal]):
 
     async def write(self, grant: Grant, decided: Decided) -> None:
         unit = Unit(Kind.POD, grant.pod.key)
-        found = self._unanswered[unit] = Unanswered(grant, decided)
-        await self._grants.write(grant)
-        self._report_given(unit, found)
+        self._unanswered[unit] = grant, decided
+        try:
+            await self._send(grant)
+        except Undecided:
+            raise
+        except (Conflict, Rejected) as exc:
+            found = await self._read(grant.pod.key)  # if it cannot be read, the grant stays assumed
+            self._devices.forget(grant)
+            if isinstance(exc, Rejected) and found is not None and _version(found) != _version(grant.pod):
+                # The pod has changed, so the steps of the patch did not apply: that is a conflict as well.
+                raise Conflict(str(exc)) from exc
+            raise
+        except (Retry, Gone):
+            self._devices.forget(grant)
+            raise
+        self._report_given(unit, grant, decided)
+
+    async def _resolved(self, grant: Grant) -> bool:
+        """Find out whether a write without an answer was applied. Returns whether the pod has the grant.
+
+        A write in flight applies only to the version it was decided from. If the pod still has that
+        version, the same is written again, so that it does not matter which of the two arrives. On any
+        error the grant stays assumed: the first write may be applied by then.
+        """
+        found = await self._read(grant.pod.key)
+        if found is None or found.metadata.uid != grant.pod.metadata.uid:
+            self._devices.forget(grant)
+            return False
+        if _version(found) != _version(grant.pod):
+            self._devices.forget(grant)  # if it was written, `_read` has counted it already
+            return found.metadata.annotations.get(ALLOCATED) == grant.text
+        await self._send(grant)
+        return True
+
+    async def _send(self, grant: Grant) -> None:
+        steps = allocation_patch(grant.pod, grant.held.node, grant.text)
+        self._intake.observe_pod(await self._writer.patch(grant.pod, steps))
+        # If it is still assumed, the server stored the pod without the annotation.
+        self._devices.forget(grant)
+
+    async def _read(self, key: ObjectKey) -> Pod | None:
+        pod = await self._writer.read(key)
+        if pod is not None:
+            self._intake.observe_pod(pod)
+        return pod
 
     def waits(self, refusal: DeviceRefusal, name: str) -> Waits:
         pod, demand, why = refusal.question.pod, refusal.question.demand, refusal.why
         fleet = self._state.fleet
-        found = counts(pod.key, fleet.counts(demand))
-        nodes = len(fleet.machines)
-        return Waits((), pod.key, why.reason, why.message, nodes, 0, found, decision_id=name)
+        found = counts(fleet.columns.every(), demand, pod.key)
+        return Waits((), pod.key, why.reason, why.message, len(fleet.machines), 0, found, decision_id=name)
 
     def _report_applied(self, unit: Unit) -> None:
         """Report an unanswered write that the watch shows to be applied."""
-        pod, found = self._state.pod(unit.key), self._unanswered.pop(unit)
-        if pod is None or pod.metadata.uid != found.grant.pod.metadata.uid:
+        pod, (grant, decided) = self._state.pod(unit.key), self._unanswered.pop(unit)
+        if pod is None or pod.metadata.uid != grant.pod.metadata.uid:
             return
-        if pod.metadata.annotations.get(ALLOCATED) == found.grant.text:
-            self._report_given(unit, found)
+        if pod.metadata.annotations.get(ALLOCATED) == grant.text:
+            self._report_given(unit, grant, decided)
 
-    def _report_given(self, unit: Unit, found: Unanswered) -> None:
+    def _report_given(self, unit: Unit, grant: Grant, decided: Decided) -> None:
         self._unanswered.pop(unit, None)
-        held, (name, began) = found.grant.held, found.decided
+        held, (name, began) = grant.held, decided
         devices = tuple(
             DeviceID(kind, held.node, str(given.minor))
             for kind, grants in held.allocation.items()
@@ -277,8 +221,8 @@ class KoordinatorHandler(Handler[DeviceQuestion, Grant, DeviceRefusal]):
         self._report(Ungated(unit.key, decision_id=name))
 
 
-def _grant(pod: Pod, demand: Demand, placed: Placed, text: str) -> Grant:
-    return Grant(pod, demand, Holder(placed.node, placed.allocation, demand.hints), text)
+def _version(pod: Pod) -> str:
+    return pod.metadata.resource_version
 
 
 def _refused(found: DeviceRefusal) -> Refused[DeviceRefusal]:

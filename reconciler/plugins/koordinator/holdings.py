@@ -6,12 +6,11 @@ are overcommitted.
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterator, Mapping
-from typing import NamedTuple
 
 from msgspec import Struct, field
 
 from reconciler.api.objects.core import Pod
-from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.pinning import pinned
 from reconciler.errors import Malformed
 from reconciler.plugins.koordinator import annotations
@@ -291,52 +290,31 @@ def excluded_minors(
     return frozenset(m for m in minors if m in closed or machine.pcie(kind, m) in busy_switches)
 
 
-class HeldAlone(Struct, frozen=True):
-    """A device that a pod holds for exclusive use."""
-
-    minor: int
-    policy: str
-    """`DeviceLevel`, or `PCIeLevel`: alone on the switch of the device"""
-    pods: tuple[ObjectKey, ...]
-    """All pods that hold any part of it"""
+HeldAlone = tuple[int, str, tuple[ObjectKey, ...]]
+"""A device that a pod holds for exclusive use: its minor, `DeviceLevel` or `PCIeLevel` (alone on the switch
+of the device), and all pods that hold any part of it"""
 
 
-class ExclusiveUse(Struct, frozen=True):
-    """The devices of one type on one machine, of which some are held for exclusive use."""
-
-    node: str
-    kind: str
-    held: tuple[HeldAlone, ...]
-    """By minor"""
-    locked_out: tuple[int, ...]
-    """Other minors of this type that no other pod can get, by minor"""
-
-
-def exclusive_use(machine: Machine, holdings: Holdings) -> Iterator[ExclusiveUse]:
-    """The types with exclusive use, in the order of the machine."""
+def exclusive_use(machine: Machine, holdings: Holdings) -> Iterator[tuple[str, list[HeldAlone], list[int]]]:
+    """The types of which devices are held for exclusive use, in the order of the machine; these devices; and
+    the other minors of the type that no other pod can get. Both by minor.
+    """
     for kind in machine.devices:
-        held = [
-            HeldAlone(minor, policy, holdings.pods(kind, minor))
+        held = sorted(
+            (minor, policy, holdings.pods(kind, minor))
             for policy in (DEVICE_LEVEL, PCIE_LEVEL)
             for minor in holdings.exclusive(kind, policy)
-        ]
+        )
         if held:
             closed = excluded_minors(kind, Hint(), machine, holdings, ())
-            others = closed.difference(one.minor for one in held)
-            held.sort(key=lambda one: one.minor)
-            yield ExclusiveUse(machine.name, kind, tuple(held), tuple(sorted(others)))
+            yield kind, held, sorted(closed.difference(minor for minor, _, _ in held))
 
 
-class Overdrawn(NamedTuple):
-    """An overcommitted device, and all pods that hold a part of it."""
-
-    kind: str
-    minor: int
-    pods: tuple[ObjectKey, ...]
-
-
-def overdrawn(machine: Machine, holdings: Holdings, allocation: Allocation) -> Iterator[Overdrawn]:
-    """The overcommitted devices of an allocation: by shares, or by a virtual function that two pods hold.
+def overdrawn(
+    machine: Machine, holdings: Holdings, allocation: Allocation
+) -> Iterator[tuple[DeviceID, tuple[ObjectKey, ...]]]:
+    """The overcommitted devices of an allocation, each with all pods that hold a part of it: by shares, or by
+    a virtual function that two pods hold.
 
     An unhealthy device has no capacity and keeps its holders: it does not count as overcommitted.
     """
@@ -346,4 +324,5 @@ def overdrawn(machine: Machine, holdings: Holdings, allocation: Allocation) -> I
             used = holdings.used.get(kind, {}).get(grant.minor, {})
             too_much = any(used.get(name, 0) > amount for name, amount in capacity.items())
             if too_much or any(holdings.vf_shared(kind, grant.minor, vf.bus_id) for vf in grant.vfs):
-                yield Overdrawn(kind, grant.minor, holdings.pods(kind, grant.minor))
+                device = DeviceID(kind, machine.name, str(grant.minor))
+                yield device, holdings.pods(kind, grant.minor)

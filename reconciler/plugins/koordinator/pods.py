@@ -273,13 +273,12 @@ class KoordinatorState:
         machine = self.fleet.machines.get(held.node)
         if machine is None:
             return
-        for found in overdrawn(machine, self.fleet.holders(held.node), held.allocation):
-            device = DeviceID(found.kind, held.node, str(found.minor))
-            if self._unreadable.keys() & set(found.pods):
+        for device, pods in overdrawn(machine, self.fleet.holders(held.node), held.allocation):
+            if self._unreadable.keys() & set(pods):
                 continue  # it need not hold this one
-            if self._reported.get(device) != found.pods:
-                self._reported[device] = found.pods
-                self._report(Overdrawn(device, found.pods))
+            if self._reported.get(device) != pods:
+                self._reported[device] = pods
+                self._report(Overdrawn(device, pods))
 
 
 def assumed_input(grant: Grant) -> PluginInput:
@@ -299,10 +298,6 @@ class DeviceIntake:
     def _take(self, change: Change) -> None:
         self._state.apply(change)
         self._wake()
-
-    def observe(self, pod: Pod) -> None:
-        """Take in a pod that a request returned."""
-        self._intake.observe_pod(pod)
 
     def assume(self, grant: Grant) -> None:
         """Count devices as held, and room as taken, before they are written."""

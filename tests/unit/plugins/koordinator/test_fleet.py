@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.plugins.koordinator.answer_cache import MOST_FILTERS, Answers, ChangeLog
+from reconciler.plugins.koordinator.answer_cache import MOST_FILTERS, ChangeLog
 from reconciler.plugins.koordinator.columns import MOST_SELECTORS, LabelCodes
 from reconciler.plugins.koordinator.demand import Demand, Failure
-from reconciler.plugins.koordinator.filters import WHY, Verdict, feasible
+from reconciler.plugins.koordinator.filters import WHY, Verdict, counts, feasible
 from reconciler.plugins.koordinator.fleet import Fleet, Placed
 from reconciler.plugins.koordinator.refusals import Unserved
 from reconciler.plugins.koordinator.vocabulary import Device, LabelSelector, Rules, Semantics
@@ -300,9 +300,9 @@ def test_counts_after_each_test():
     sick, other = gpu(1, health=False, labels={"t": "x"}), gpu(2)
     fleet.put(device(gpu(0, labels={"t": "x"}), sick, other, name="n"), {})
     selecting = pod({"nvidia.com/gpu": 2}, hint={"gpu": {"selector": {"matchLabels": {"t": "x"}}}})
-    (count,) = fleet.counts(demand(selecting))
-    assert (count.kind, count.wanted) == ("gpu", 2)
-    assert [left for _, left in count.gates] == [3, 2, 1, 1, 1, 1]
+    (count,) = counts(fleet.columns.every(), demand(selecting), selecting.key)
+    assert (count.request, count.wanted) == ("gpu", 2)
+    assert [gate.left for gate in count.gates] == [3, 2, 1, 1, 1, 1]
 
 
 def test_old_changes_are_dropped_and_detected():
@@ -312,17 +312,6 @@ def test_old_changes_are_dropped_and_detected():
     assert log.since(0) is None
     assert log.since(log.end) == set()
     assert log.since(log.end - 2) == {5 * MOST_FILTERS - 2, 5 * MOST_FILTERS - 1}
-
-
-def test_the_number_of_cached_answers_is_bounded():
-    answers = Answers[str](MOST_FILTERS)
-    answers.keep("first", "found")
-    for number in range(MOST_FILTERS - 1):
-        answers.keep(number, "")
-        assert answers.recall("first") == "found"
-    for number in range(MOST_FILTERS):
-        answers.keep(("other", number), "")
-    assert answers.recall("first") is None
 
 
 def selecting(value: str) -> LabelSelector:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.plugins.koordinator.annotations import DEVICE_LEVEL, PCIE_LEVEL
 from reconciler.plugins.koordinator.demand import Failure
-from reconciler.plugins.koordinator.holdings import Grant, HeldAlone, Holdings, exclusive_use
+from reconciler.plugins.koordinator.holdings import Grant, Holdings, exclusive_use
 from reconciler.plugins.koordinator.vocabulary import KOORD_RDMA, VirtualFunction
 from tests.tools.koordinator_builders import UPSTREAM, decide, gpu, holding, machine, nic, pod
 from tests.tools.koordinator_builders import given as given_devices
@@ -59,16 +59,16 @@ ALONE, OTHER = ObjectKey("default", "alone"), ObjectKey("default", "other")
 def test_alone_on_a_switch_locks_out_the_devices_of_its_type_there():
     held = holding(gpus=[1], nics=[0], hints={"gpu": {"exclusivePolicy": PCIE_LEVEL}}, by="alone")
     held = holding(gpus=[0, 2], share=50, by="other", into=held)
-    (use,) = exclusive_use(ON, held)
-    assert use.held == (HeldAlone(1, PCIE_LEVEL, (ALONE,)),)
-    assert use.locked_out == (0,)
+    ((_, alone, locked_out),) = exclusive_use(ON, held)
+    assert alone == [(1, PCIE_LEVEL, (ALONE,))]
+    assert locked_out == [0]
 
 
 def test_a_device_of_several_pods_names_all():
     held = holding(gpus=[2], share=50, hints={"gpu": {"exclusivePolicy": DEVICE_LEVEL}}, by="alone")
     held = holding(gpus=[2], share=50, by="other", into=held)
-    (use,) = exclusive_use(ON, held)
-    assert use.held[0].pods == (ALONE, OTHER)
+    ((_, ((_, _, pods),), _),) = exclusive_use(ON, held)
+    assert pods == (ALONE, OTHER)
 
 
 def test_without_exclusive_use_there_is_nothing_to_show():

@@ -11,6 +11,7 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.plugins.koordinator.decision import allocate
 from reconciler.plugins.koordinator.demand import Demand, Failure
+from reconciler.plugins.koordinator.filters import counts
 from reconciler.plugins.koordinator.fleet import Fleet
 from reconciler.plugins.koordinator.holdings import Holdings
 from reconciler.plugins.koordinator.refusals import Unserved, main_reason, no_room
@@ -180,9 +181,9 @@ def test_only_free_functions_that_match_are_counted():
     wants = pod({"rdma": 1}, hint={"rdma": {"vfSelector": {"matchLabels": {"t": "x"}}}})
     for name in NAMES:
         hold(fleet, wants, name)
-    (count,) = fleet.counts(demand(wants))
-    assert dict(count.gates)["matching virtual functions"] == 2
-    assert dict(count.gates)["free virtual functions"] == 0
+    (count,) = counts(fleet.columns.every(), demand(wants), wants.key)
+    left = {gate.name: gate.left for gate in count.gates}
+    assert (left["matching virtual functions"], left["free virtual functions"]) == (2, 0)
     assert why(fleet, wants) == ("InsufficientDevices", "2 with too few free devices")
     assert fleet.candidates(demand(wants)) == []
 

@@ -76,13 +76,13 @@ def test_an_older_version_of_a_pod_is_no_news():
 async def test_an_answer_about_a_pod_that_went_is_not_believed():
     found, _ = picture()
     whole = intake()
-    devices = DeviceIntake(found, whole)
+    DeviceIntake(found, whole)
     whole.take(Changed("Pod", pod(2)))
     whole.take(Removed("Pod", KEY))
-    devices.observe(pod(5, held=True))
+    whole.observe_pod(pod(5, held=True))
     assert free(found)
     whole.take(Changed("Pod", pod(6, uid="another")))
-    devices.observe(pod(5, held=True))
+    whole.observe_pod(pod(5, held=True))
     assert free(found)
 
 
