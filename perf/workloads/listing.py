@@ -26,7 +26,7 @@ from reconciler.allocation.dra.allocate import allocate
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import Semantics
-from reconciler.app.lifecycle import sparing_the_collector
+from reconciler.app.lifecycle import spare_the_collector
 from reconciler.cluster.client import Client
 from reconciler.cluster.kinds import NODE, Resource
 from reconciler.cluster.transport import Request, Response, WatchRequest
@@ -132,7 +132,7 @@ async def _listed(pages: Pages, claim: ResourceClaim) -> Outcome:
     async with lag.measured():
         jobs = [
             *(follow(client, resource, sink=intake.take, random=Random(0).random) for resource in KINDS),
-            sparing_the_collector(intake).run(),
+            spare_the_collector(intake),
         ]
         tasks = [asyncio.create_task(job) for job in jobs]
         await intake.listed.wait()

@@ -99,16 +99,6 @@ def watches_on_demand(client: Client, intake: Intake, sink: Sink) -> Iterator[Jo
         yield Job(name, partial(_watch_on_demand, client, kind, intake, sink))
 
 
-def audit(intake: Intake, report: Report, seconds: float) -> Job:
-    """Audit for devices and counters that are allocated twice, at most once in `seconds`."""
-    return Job("audit", Auditor(intake.changed, intake.store, report, seconds, intake.audit).run)
-
-
-def sparing_the_collector(intake: Intake) -> Job:
-    """Collect garbage rarely, and never traverse listed objects."""
-    return Job("spare the collector", partial(_spare_the_collector, intake))
-
-
 async def _watch_on_demand(client: Client, kind: str, intake: Intake, sink: Sink) -> None:
     await intake.wanted[kind].wait()
 
@@ -123,7 +113,7 @@ async def _watch_on_demand(client: Client, kind: str, intake: Intake, sink: Sink
     await forever(resource_of(kind).plural, watch)
 
 
-async def _spare_the_collector(intake: Intake) -> None:
+async def spare_the_collector(intake: Intake) -> None:
     """Listed objects stay, as do the pools that are built of them; to traverse them at every collection would
     block the loop for tens of milliseconds with ten thousand devices. That holds during a long listing, too.
     """
@@ -202,6 +192,8 @@ def _rest(base: Foundation, found: Found, starts: Sequence[Start], on_decision: 
     keeper = (
         None if core.held_room is None else HeldRoomKeeper(intake, core.held_room, writes=leadership.leads)
     )
+    seconds = settings.fixed.audit_seconds
+    auditor = Auditor(intake.changed, intake.store, told.report, seconds, intake.audit)
     leaving = evicting(base, core, ours, inboxes.pending, told.report, leadership.leads, keeper)
     return Parts(
         settings=settings,
@@ -213,7 +205,7 @@ def _rest(base: Foundation, found: Found, starts: Sequence[Start], on_decision: 
         jobs=(
             *watches(client, served, sink, recalls, intake.skips),
             *watches_on_demand(client, intake, sink),
-            audit(intake, told.report, settings.fixed.audit_seconds),
+            Job("audit", auditor.run),
             *([] if learner is None else [Job("learn the demand", learner.run)]),
             *([] if maker is None else [Job("make templates", maker.run)]),
             *switches(settings, client, intake.pause),
@@ -222,7 +214,7 @@ def _rest(base: Foundation, found: Found, starts: Sequence[Start], on_decision: 
             *(job for one in core.plugins for job in one.jobs(core, keeper)),
             *([] if keeper is None else [Job("write down held room", keeper.run)]),
             Job("expire nominations", partial(intake.nominating.run, clock)),
-            sparing_the_collector(intake),
+            Job("spare the collector", partial(spare_the_collector, intake)),
         ),
         task_health=task_health,
         recorder=recorder,

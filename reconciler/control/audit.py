@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from weakref import ref
 
 from reconciler.allocation.placement.placing import Placement
 from reconciler.api.objects.claims import ResourceClaim, is_ours
@@ -18,8 +17,7 @@ from reconciler.control.ownership import is_raced
 from reconciler.control.units import Roster
 from reconciler.errors import Rejected
 from reconciler.state.devices.exclusion_modes import conflicts, group_modes, held_of, problems
-from reconciler.state.devices.fleet import Fleet
-from reconciler.state.devices.remaining import Overcommitments
+from reconciler.state.devices.remaining import Key, Overcommitted, overcommitted
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.pods.placed import pinned_to
 from reconciler.state.store import Store
@@ -31,19 +29,14 @@ class ExclusionAudit:
     def __init__(self, report: Report) -> None:
         self._report = report
         self._reported: frozenset[str] = frozenset()
-        self._fleet: ref[Fleet] | None = None
-        self._problems: tuple[str, ...] = ()
         self._modes: dict[str, GroupMode] = {}
 
     def check(self, snapshot: Snapshot) -> None:
         """Check the allocated devices. Costs one comparison if no devices exclude others."""
         if snapshot.fleet.exclusion is None and not self._reported:
             return
-        if self._fleet is None or self._fleet() is not snapshot.fleet:
-            self._fleet = ref(snapshot.fleet)
-            self._problems = tuple(problems(snapshot))
-            self._compare_modes(snapshot)
-        found = dict.fromkeys(self._problems, ()) | dict(conflicts(snapshot))
+        self._compare_modes(snapshot)
+        found = dict.fromkeys(problems(snapshot), ()) | dict(conflicts(snapshot))
         for message in sorted(found.keys() - self._reported):
             self._report(decisions.ExclusionViolated(message, found[message]))
         self._reported = frozenset(found)
@@ -242,7 +235,7 @@ class Auditor:
         self._report = report
         self._seconds = seconds
         self._exclusion = ExclusionAudit(report)
-        self._over = Overcommitments()
+        self._over: dict[Key, Overcommitted] = {}
         self._lost: set[tuple[DeviceID, str, tuple[str, ...]]] = set()
 
     async def run(self) -> None:
@@ -260,10 +253,11 @@ class Auditor:
         """Report new findings."""
         snapshot = self._store.snapshot()
         self._exclusion.check(snapshot)
-        found, ended = self._over.follow(snapshot)
-        for one in found:
-            self._report(decisions.OverCommitted(one.key.pool, one.key.counter_set, one.short, one.claims))
-        for key in ended:
+        before, self._over = self._over, overcommitted(snapshot)
+        for key, one in self._over.items():
+            if before.get(key) != one:
+                self._report(decisions.OverCommitted(key.pool, key.counter_set, one.short, one.claims))
+        for key in sorted(before.keys() - self._over.keys()):
             self._report(decisions.NoLongerOverCommitted(key.pool, key.counter_set))
         lost = {
             (DeviceID(*pool, gone.device), gone.counter_set, gone.counters)

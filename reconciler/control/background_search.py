@@ -6,6 +6,7 @@ state before it is used.
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Generic, TypeVar
@@ -13,7 +14,7 @@ from typing import Generic, TypeVar
 from msgspec import Struct
 
 from reconciler.aio.tasks import Closed, ShouldContinue, WorkerThread
-from reconciler.allocation.dra.budget import SelectorsNotRun, StepLimit, Unfinished, WhileWanted
+from reconciler.allocation.dra.budget import Budget, SelectorsNotRun, StepLimit, Unfinished, WhileWanted
 from reconciler.allocation.dra.selector_masks import SHARE, evaluate_all_selectors, warm_up
 from reconciler.api.objects.plan import Granted
 from reconciler.control.decider import Decider, Refusal
@@ -21,12 +22,9 @@ from reconciler.control.handler import Decide
 from reconciler.control.inputs import Asked
 from reconciler.control.intake import Intake
 from reconciler.control.planner import Planner
-from reconciler.control.units import Kind, Unit
+from reconciler.control.units import Unit
 from reconciler.state.devices.snapshot import Snapshot, still_valid, wants_all
 
-QUICK_STEPS = 64
-"""Nodes and devices that are tried on the loop, at most 0.25 ms each: 16 ms. A decision that finds devices
-for a few requests tries a dozen."""
 REPEATS = 3
 """How often an answer may be outdated by events before the unit backs off."""
 PATIENCE = 0.05
@@ -36,6 +34,8 @@ SELDOM = 16
 """Search steps between two checks whether the answer is still wanted."""
 
 T = TypeVar("T")
+Q = TypeVar("Q")
+A = TypeVar("A")
 
 
 class Lane(Generic[T]):
@@ -107,16 +107,102 @@ class Lane(Generic[T]):
             self.release()
 
 
-class _Found(Struct, frozen=True):
+class Found(Struct, Generic[Q, A], frozen=True):
     """The answer of a search in a thread, and the state that it was found from."""
 
-    question: Decide
+    question: Q
     snapshot: Snapshot
-    answer: Granted | Refusal
+    serial: int
+    """Changes of nodes and pods by then"""
+    answer: A
 
 
-class BackgroundSearch:
-    """Answers a question on the loop, or in a thread. One long search and one selector run at a time."""
+class LongSearch(ABC, Generic[Q, A]):
+    """Answers a question on the loop within a step limit, otherwise in a thread, one at a time. An answer
+    from the thread is checked against the present state before it is used.
+    """
+
+    quick_steps: int
+    """Nodes and devices that are tried on the loop"""
+    refusal: type[A]
+    """Of the answers, those that refuse"""
+
+    def __init__(self, name: str, intake: Intake) -> None:
+        """`name` is that of the thread."""
+        self._intake = intake
+        self._store = intake.store
+        self._lane: Lane[Found[Q, A]] = Lane(name, intake)
+        self._outdated: dict[Unit, int] = {}
+        """Units whose search takes long, and how many answers to them came too late"""
+
+    def close(self) -> None:
+        """Stop a running search. Its unit gets no answer."""
+        self._lane.close()
+
+    def answer_for(self, unit: Unit, question: Q) -> A | None:
+        """What was found. Devices are valid in the present state, and in no trial.
+
+        A refusal may be from an earlier state, if the state changes faster than the search ends. None: the
+        unit is requeued, at the latest when the thread is free.
+        """
+        if self._lane.works_for(unit):
+            return None
+        found = self._lane.take(unit)
+        if found is None or not self.is_same(found.question, question):  # it asks for something else now
+            self._outdated.pop(unit, None)
+            try:
+                answer = self.on_loop(question, StepLimit(self.quick_steps))
+            except Unfinished:
+                pass
+            else:
+                self._intake.note(Asked((unit,)))
+                return answer
+        elif self.is_true(found, question):
+            self._outdated.pop(unit, None)
+            return found.answer
+        else:
+            times = self._outdated.pop(unit, 0) + 1
+            if times >= REPEATS:
+                if isinstance(found.answer, self.refusal):
+                    return found.answer
+                self._intake.put(unit, after=self._intake.queue.failed(unit))
+                return None
+            known = {one: late for one, late in self._outdated.items() if self._lane.knows(one)}
+            self._outdated = known | {unit: times}
+        search = self.in_thread(question)
+        if not self._lane.busy:
+            self._intake.note(Asked((unit,)))
+        self._intake.waiting.mark(unit)
+        self._lane.start(unit, search)
+        return None
+
+    @abstractmethod
+    def on_loop(self, question: Q, budget: Budget) -> A:
+        """The answer in the present state. Raises Unfinished as `budget` does."""
+
+    @abstractmethod
+    def in_thread(self, question: Q) -> Callable[[ShouldContinue], Found[Q, A]]:
+        """What finds the answer in a thread, on a fork of the present state."""
+
+    @abstractmethod
+    def is_same(self, then: Q, now: Q) -> bool:
+        """Whether nothing that matters to an answer has changed in the objects of a question."""
+
+    @abstractmethod
+    def is_true(self, found: Found[Q, A], now: Q) -> bool:
+        """Whether an answer from an earlier state is valid for the present question and state."""
+
+
+class _SelectorsFirst(Exception):
+    """A search of any length needs selectors that have not run."""
+
+
+class BackgroundSearch(LongSearch[Decide, Granted | Refusal]):
+    """Answers a question about claims. One long search and one selector run at a time."""
+
+    quick_steps = 64
+    """At most 0.25 ms each: 16 ms. A decision that finds devices for a few requests tries a dozen."""
+    refusal = Refusal
 
     def __init__(
         self,
@@ -126,15 +212,11 @@ class BackgroundSearch:
         sample: Callable[[Decide, Granted | Refusal], None] = lambda *_: None,
     ) -> None:
         """`sample` gets what is answered in the present state, before anything is assumed."""
-        self._intake = intake
+        super().__init__("search", intake)
         self._sample = sample
-        self._store = intake.store
         self._planner = planner
         self._decider = decider
-        self._searches: Lane[_Found] = Lane("search", intake)
         self._selectors: Lane[float] = Lane("selectors", intake)
-        self._outdated: dict[Unit, int] = {}
-        """Units whose questions take long, and how many answers to them came too late"""
         self._patience: asyncio.TimerHandle | None = None
         """While all units wait for the selectors of one"""
         self._warm = asyncio.Lock()
@@ -149,75 +231,54 @@ class BackgroundSearch:
                     await self._selectors.thread.run(lambda _: warm_up())
 
     def close(self) -> None:
-        """Stop running searches. Their units get no answer."""
-        self._searches.close()
+        super().close()
         self._selectors.close()
 
     def is_free_for(self, unit: Unit) -> bool:
         """Whether a unit waits for no thread, and has no answer of one."""
-        return not (self._is_patient() or self._searches.knows(unit) or self._selectors.knows(unit))
+        return not (self._is_patient() or self._lane.knows(unit) or self._selectors.knows(unit))
 
     def _is_patient(self) -> bool:
         """Whether all units wait for the selectors of one."""
         return self._selectors.busy and self._patience is not None
 
     def answer(self, unit: Unit, question: Decide) -> Granted | Refusal | None:
-        """Devices for a question, or a refusal. Devices are valid in the present state.
-
-        A refusal may be from an earlier snapshot, if the state changes faster than the search ends. None: the
-        unit is requeued, at the latest when a thread is free.
-        """
+        """That of `answer_for`, unless the selectors of a unit have to run first."""
         if self._is_patient():
             self._selectors.park(unit)
             return None
-        if self._searches.works_for(unit) or self._selectors.works_for(unit):
+        if self._lane.works_for(unit) or self._selectors.works_for(unit):
             return None
         if (pause := self._selectors.take(unit)) is not None and pause > 0:
             # Delay it by the time it took, so that it uses the thread for half of the time at most.
             self._intake.put(unit, after=pause)
             return None
-        found = self._searches.take(unit)
-        if found is not None and _objects(found.question) == _objects(question):
-            if self._is_true(found, question):
-                self._outdated.pop(unit, None)
-                return found.answer
-            self._outdated[unit] = self._outdated.get(unit, 0) + 1
-            if self._outdated[unit] >= REPEATS:
-                del self._outdated[unit]
-                if isinstance(found.answer, Refusal):
-                    return found.answer
-                self._intake.put(unit, after=self._intake.queue.failed(unit))
-                return None
-        elif unit in self._outdated:  # it asks for something else now
-            del self._outdated[unit]
-        return self._answer(unit, question)
+        try:
+            return self.answer_for(unit, question)
+        except _SelectorsFirst:
+            self._run_selectors(unit, question, self._store.snapshot_for(question.own))
+            return None
 
-    def _answer(self, unit: Unit, question: Decide) -> Granted | Refusal | None:
-        snapshot = self._store.snapshot_for(question.own)
-        if unit not in self._outdated:
-            try:
-                answer = self._decider.answer(question, snapshot, StepLimit(QUICK_STEPS))
-            except SelectorsNotRun:
-                self._run_selectors(unit, question, snapshot)
-                return None
-            except Unfinished:
-                self._outdated = {one: times for one, times in self._outdated.items() if self._exists(one)}
-                self._outdated[unit] = 0
-            else:
-                self._intake.note(Asked((unit,)))
-                self._sample(question, answer)
-                return answer
+    def on_loop(self, question: Decide, budget: Budget) -> Granted | Refusal:
+        try:
+            answer = self._decider.answer(question, self._store.snapshot_for(question.own), budget)
+        except SelectorsNotRun as exc:
+            raise _SelectorsFirst from exc
+        self._sample(question, answer)
+        return answer
+
+    def in_thread(self, question: Decide) -> Callable[[ShouldContinue], Found[Decide, Granted | Refusal]]:
+        snapshot, serial = self._store.snapshot_for(question.own), self._intake.nodes.serial
         apart = snapshot.fork()
 
-        def search(wanted: ShouldContinue) -> _Found:
+        def search(wanted: ShouldContinue) -> Found[Decide, Granted | Refusal]:
             budget = WhileWanted(lambda: wanted() and self._has(question), SELDOM)
-            return _Found(question, snapshot, self._decider.find(question, apart, budget))
+            return Found(question, snapshot, serial, self._decider.find(question, apart, budget))
 
-        if not self._searches.busy:
-            self._intake.note(Asked((unit,)))
-        self._intake.waiting.mark(unit)
-        self._searches.start(unit, search)
-        return None
+        return search
+
+    def is_same(self, then: Decide, now: Decide) -> bool:
+        return _objects(then) == _objects(now)
 
     def _run_selectors(self, unit: Unit, question: Decide, snapshot: Snapshot) -> None:
         loop = asyncio.get_running_loop()
@@ -238,16 +299,12 @@ class BackgroundSearch:
         self._patience = None
         self._selectors.release()
 
-    def _exists(self, unit: Unit) -> bool:
-        return unit.key in (self._store.pods if unit.kind is Kind.POD else self._store.claims)
-
     def _has(self, question: Decide) -> bool:
         """Whether the claims are unchanged. Called by other threads: only dictionary lookups."""
         known = self._store.claims
         return all(claim.is_special or known.get(claim.key) is claim for claim in question.claims)
 
-    def _is_true(self, found: _Found, now: Decide) -> bool:
-        """Whether an answer from an earlier snapshot is valid for the present question and state."""
+    def is_true(self, found: Found[Decide, Granted | Refusal], now: Decide) -> bool:
         snapshot = self._store.snapshot_for(now.own)
         answer, question = found.answer, found.question
         if isinstance(answer, Refusal):

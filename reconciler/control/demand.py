@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from reconciler.allocation.policies import demand as demands
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.manifests.documents import file_text
-from reconciler.api.objects.changes import Changed, Notice, Replaced
+from reconciler.api.objects.changes import Notice, versions
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.client import Client
@@ -160,13 +160,9 @@ class DemandLearner:
 
     def take(self, change: Notice) -> None:
         """The sink of every watch: note claims that are new, then apply the change."""
-        match change:
-            case Changed(object=ResourceClaim() as claim):
+        for _, claim in versions(change, ResourceClaim):
+            if claim is not None:
                 self._note(claim)
-            case Replaced(kind="ResourceClaim", objects=objects):
-                for thing in objects:
-                    if isinstance(thing, ResourceClaim):
-                        self._note(thing)
         self._sink(change)
 
     async def run(self) -> None:

@@ -1,14 +1,14 @@
 """Puts the units that may have a new answer into the queue, after each change of the state."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable
 
 import structlog
 
 from reconciler.aio.queue import Queue
 from reconciler.api.objects.changes import Recorded
 from reconciler.api.objects.claims import ResourceClaim, is_ours
-from reconciler.api.objects.core import WORKLOAD, Pod
+from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.audit import Audit
@@ -16,37 +16,22 @@ from reconciler.control.decisions.declaration import Report
 from reconciler.control.nominating import Nominating
 from reconciler.control.ownership import Ownership
 from reconciler.control.special_claims import HandOverTerms, SpecialClaims
-from reconciler.control.units import Charges, GangRoster, Kind, Roster, Unit, UnitLookup, gang_unit, hosted
+from reconciler.control.units import (
+    Charges,
+    GangRoster,
+    Kind,
+    Roster,
+    Unit,
+    UnitLookup,
+    WorkloadRoster,
+    gang_unit,
+    hosted,
+)
 from reconciler.control.waiting import Waiting
 from reconciler.state.nodes.table import HERE, Hosted, Nodes
 from reconciler.state.pods.groups import PodGroups
 from reconciler.state.store import Delta, Store
 from reconciler.state.volumes.objects import claims_named
-
-
-class WorkloadRoster:
-    """The pods of Workloads, as the pods themselves say. Whether a Workload exists is known elsewhere."""
-
-    def __init__(self) -> None:
-        self._workload: dict[ObjectKey, ObjectKey] = {}
-        self._pods: dict[ObjectKey, set[ObjectKey]] = {}
-
-    def pods(self, workload: ObjectKey) -> Set[ObjectKey]:
-        """All existing pods of a Workload."""
-        return self._pods.get(workload, frozenset())
-
-    def note(self, key: ObjectKey, pod: Pod | None) -> None:
-        """Update a pod."""
-        before = self._workload.pop(key, None)
-        if before is not None:
-            self._pods[before].discard(key)
-            if not self._pods[before]:
-                del self._pods[before]
-        name = pod.metadata.annotations.get(WORKLOAD) if pod is not None else None
-        if name:
-            now = self._workload[key] = ObjectKey(key.namespace, name)
-            self._pods.setdefault(now, set()).add(key)
-
 
 log = structlog.get_logger()
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
+from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced, versions
 from reconciler.api.objects.claims import POD_CLAIM, ResourceClaim
 from reconciler.api.objects.core import Pod, PodResourceClaimStatus, is_live
 from reconciler.api.objects.gangs import gang_of
@@ -62,18 +62,11 @@ class EarlyNames:
         """Take note of a change of claims. Returns the pods to take in again, as the server has them."""
         if change.kind != "ResourceClaim":
             return iter(())
-        concerned: set[ObjectKey] = set()
-        match change:
-            case Changed(object=ResourceClaim() as claim):
-                concerned = self._put(claim)
-            case Removed(key=key):
-                concerned = self._drop(key)
-            case Replaced(objects=objects):
-                gone = self._made.keys() - {thing.key for thing in objects}
-                dropped = [self._drop(key) for key in gone]
-                put = [self._put(claim) for claim in objects if isinstance(claim, ResourceClaim)]
-                concerned = set().union(*dropped, *put)
-        return self._again(concerned, pods)
+        if isinstance(change, Refused):
+            return iter(())
+        found = versions(change, ResourceClaim, self._made)
+        concerned = [self._drop(key) if claim is None else self._put(claim) for key, claim in found]
+        return self._again(set().union(*concerned), pods)
 
     def _again(self, keys: Iterable[ObjectKey], pods: Mapping[ObjectKey, Pod]) -> Iterator[Changed]:
         for key in sorted(keys):

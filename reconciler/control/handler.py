@@ -149,7 +149,9 @@ class Decided(NamedTuple):
 
 
 class Handler(ABC, Generic[Q, G, R]):
-    """Serves units of one kind. Every method may raise the errors of API requests."""
+    """Serves units of one kind. Every method may raise the errors of API requests. If `next` never asks for
+    devices, nothing that follows it is called.
+    """
 
     async def warm_up(self) -> None:
         """Prepare for the first decision. Every worker calls it first."""
@@ -157,7 +159,6 @@ class Handler(ABC, Generic[Q, G, R]):
     def close(self) -> None:
         """Stop long searches. No more reconciles start."""
 
-    @abstractmethod
     async def resolve(self, unit: Unit) -> None:
         """Find out whether unanswered writes of a unit were applied, and report those that were.
 
@@ -168,7 +169,6 @@ class Handler(ABC, Generic[Q, G, R]):
     def next(self, unit: Unit) -> Idle | Stuck | Act | Ask[Q] | None:
         """What the unit needs now. None for a unit that another handler serves."""
 
-    @abstractmethod
     def decide(
         self, question: Q, others: Iterable[Unit]
     ) -> Sequence[Given[G] | Refused[R] | Later | Act | None]:
@@ -181,27 +181,28 @@ class Handler(ABC, Generic[Q, G, R]):
         first ones in their order, each as if the devices of those before it were held. `Asked` is noted for
         those that are answered, or that a thread begins to work for.
         """
+        raise NotImplementedError
 
-    @abstractmethod
     def outcome(self, answer: Given[G] | Refused[R]) -> Outcome:
         """A decision for the journal."""
+        raise NotImplementedError
 
-    @abstractmethod
     def assume(self, grant: G) -> None:
         """Count devices as held before they are written."""
+        raise NotImplementedError
 
-    @abstractmethod
     async def write(self, grant: G, decided: Decided) -> None:
         """Write the assumed devices, and report it.
 
         If this raises, devices that were certainly not written are free again. Undecided or cancelled: they
         stay assumed, for `resolve`.
         """
+        raise NotImplementedError
+
+    def waits(self, refusal: R, name: str) -> Waits:
+        """The refusal as a decision to report."""
+        raise NotImplementedError
 
     def make_room(self, refusal: R, name: str) -> Callable[[], Awaitable[None]] | None:  # noqa: ARG002
         """What frees allocations that block the rest of the unit; None if there are none."""
         return None
-
-    @abstractmethod
-    def waits(self, refusal: R, name: str) -> Waits:
-        """The refusal as a decision to report."""

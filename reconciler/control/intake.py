@@ -36,37 +36,6 @@ from reconciler.state.store import SUPPLY, Delta, Store
 log = structlog.get_logger()
 
 
-class RefusedObjects:
-    """The objects that cannot be read, with the reasons that were logged."""
-
-    def __init__(self) -> None:
-        self._refused: dict[tuple[str, ObjectKey], str] = {}
-
-    def note(self, change: changes.Change) -> None:
-        """Log an object that cannot be read once for each reason."""
-        match change:
-            case changes.Refused():
-                self._refuse(change)
-            case changes.Replaced(kind=kind, refused=refused):
-                still = {(kind, one.key) for one in refused}
-                self._refused = {at: why for at, why in self._refused.items() if at[0] != kind or at in still}
-                for one in refused:
-                    self._refuse(one)
-            case changes.Changed(kind=kind, object=thing):
-                if not self._refused:
-                    return
-                self._refused.pop((kind, thing.key), None)
-            case changes.Removed(kind=kind, key=key):
-                self._refused.pop((kind, key), None)
-
-    def _refuse(self, refused: changes.Refused) -> None:
-        if self._refused.get((refused.kind, refused.key)) != refused.reason:
-            self._refused[refused.kind, refused.key] = refused.reason
-            log.warning(
-                "invalid object ignored", kind=refused.kind, name=str(refused.key), reason=refused.reason
-            )
-
-
 Journal = Callable[[changes.Recorded, "Intake"], None]
 """Gets what is about to change the state, and the state before it"""
 NOTHING_OWNED = Ownership()
@@ -126,7 +95,6 @@ class Intake:
         self.pause = Pause(PauseReasons() if reasons is None else reasons, report, self.put)
         self.reclaimed = ReclaimedByScheduler(store, self.roster, self.placement, report, withdrawing)
         self.lag = WatchLag(self.put)
-        self._refused = RefusedObjects()
         self._naming = Naming()
         self.early = EarlyNames()
 
@@ -138,7 +106,7 @@ class Intake:
         if self._take_report(change):
             return
         change = self.early.within(self._naming.within(within_shard(change, self._ours.shard)))
-        self._refused.note(change)
+        self._log_refused(change)
         unchanged = isinstance(change, changes.Changed) and self._is_unchanged(change.object)
         self._note_claims(change)
         self.apply(change, unchanged=unchanged)
@@ -207,6 +175,13 @@ class Intake:
         if not (known.status is pod.status or known.status == pod.status):
             self._dispatcher.reported(pod.key, delta)
         return True
+
+    def _log_refused(self, change: changes.Change) -> None:
+        """Log an object that cannot be read once for each reason. The store knows the last one."""
+        refused = (change,) if isinstance(change, changes.Refused) else ()
+        for one in change.refused if isinstance(change, changes.Replaced) else refused:
+            if self.store.refused.get((one.kind, one.key)) != one.reason:
+                log.warning("invalid object ignored", kind=one.kind, name=str(one.key), reason=one.reason)
 
     def _note_claims(self, change: changes.Change) -> None:
         """Take note of claims and their versions before the store changes."""

@@ -8,7 +8,7 @@ import structlog
 from reconciler.api.migrate.pods import Template, template_named
 from reconciler.api.migrate.special_claims import Resources
 from reconciler.api.migrate.workloads import template_object
-from reconciler.api.objects.changes import Changed, Notice, Replaced
+from reconciler.api.objects.changes import Notice, versions
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.client import Client, Raw
@@ -51,13 +51,9 @@ class TemplateMaker:
     def take(self, change: Notice) -> None:
         """The sink of every watch: apply the change, then note its pods."""
         self._sink(change)
-        match change:
-            case Changed(object=Pod() as pod):
+        for _, pod in versions(change, Pod):
+            if pod is not None:
                 self._note(pod)
-            case Replaced(kind="Pod", objects=objects):
-                for thing in objects:
-                    if isinstance(thing, Pod):
-                        self._note(thing)
 
     async def run(self) -> None:
         """Make templates until cancelled. A request that is cancelled may have made one."""

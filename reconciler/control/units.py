@@ -1,18 +1,20 @@
 """Units of work: pods, claims and gangs, which unit decides about which claim, and the pods on nodes."""
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Collection, Hashable, Iterable, Iterator, Set
 from enum import StrEnum
 from functools import reduce
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from reconciler.allocation.placement.order import QueueKey, queue_key
-from reconciler.api.objects.core import Pod, claims_of, is_live
+from reconciler.api.objects.core import WORKLOAD, Pod, claims_of, is_live
 from reconciler.api.objects.gangs import GangKey, GangSource, gang_of
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.state.nodes.table import HERE, Hosted, Nodes
 from reconciler.state.pods.groups import PodGroups
 from reconciler.state.pods.placed import demand_of, node_of
 from reconciler.state.store import Store
+
+K = TypeVar("K", bound=Hashable)
 
 
 class Kind(StrEnum):
@@ -47,16 +49,42 @@ def gang_unit(gang: GangKey) -> Unit:
     return Unit(Kind.GANG, ObjectKey(gang.namespace, f"{gang.source}/{gang.name}"))
 
 
-class Roster:
-    """Which live pods name which claim, updated pod by pod."""
+class PodIndex(Generic[K]):
+    """Which pods name what, updated pod by pod."""
 
     def __init__(self) -> None:
-        self._claims: dict[ObjectKey, tuple[ObjectKey, ...]] = {}
-        self._pods: dict[ObjectKey, set[ObjectKey]] = {}
+        self._named: dict[ObjectKey, Collection[K]] = {}
+        self._pods: dict[K, set[ObjectKey]] = {}
 
-    def users(self, claim: ObjectKey) -> Set[ObjectKey]:
-        """The live pods that name a claim."""
-        return self._pods.get(claim, frozenset())
+    @property
+    def named(self) -> Set[K]:
+        """All that some pod names."""
+        return self._pods.keys()
+
+    def users(self, named: K) -> Set[ObjectKey]:
+        """The pods that name something."""
+        return self._pods.get(named, frozenset())
+
+    def named_by(self, pod: ObjectKey) -> Collection[K]:
+        """What a pod names."""
+        return self._named.get(pod, ())
+
+    def put(self, pod: ObjectKey, named: Collection[K]) -> list[K]:
+        """Set what a pod names. Returns what it no longer names."""
+        gone = [one for one in self._named.pop(pod, ()) if one not in named]
+        for one in gone:
+            self._pods[one].discard(pod)
+            if not self._pods[one]:
+                del self._pods[one]
+        for one in named:
+            self._pods.setdefault(one, set()).add(pod)
+        if named:
+            self._named[pod] = named
+        return gone
+
+
+class Roster(PodIndex[ObjectKey]):
+    """Which live pods name which claim."""
 
     def units(self, claim: ObjectKey) -> Iterator[Unit]:
         """Every unit that decides about a claim: itself, and its pods."""
@@ -66,18 +94,16 @@ class Roster:
 
     def note(self, key: ObjectKey, pod: Pod | None) -> Iterable[ObjectKey]:
         """Update a pod. Returns the claims that it no longer names."""
-        before = self._claims.pop(key, ())
-        now = claims_of(pod) if pod is not None and is_live(pod) else ()
-        for claim in before:
-            if claim not in now:
-                self._pods[claim].discard(key)
-                if not self._pods[claim]:
-                    del self._pods[claim]
-        for claim in now:
-            self._pods.setdefault(claim, set()).add(key)
-        if now:
-            self._claims[key] = now
-        return [claim for claim in before if claim not in now]
+        return self.put(key, claims_of(pod) if pod is not None and is_live(pod) else ())
+
+
+class WorkloadRoster(PodIndex[ObjectKey]):
+    """The pods of Workloads, as the pods themselves say. Whether a Workload exists is known elsewhere."""
+
+    def note(self, key: ObjectKey, pod: Pod | None) -> None:
+        """Update a pod."""
+        name = pod.metadata.annotations.get(WORKLOAD) if pod is not None else None
+        self.put(key, (ObjectKey(key.namespace, name),) if name else ())
 
 
 class GangRoster:
@@ -85,70 +111,49 @@ class GangRoster:
 
     def __init__(self, groups: PodGroups) -> None:
         self._groups = groups
-        self._gang: dict[ObjectKey, GangKey] = {}
-        """Pod -> the group that it names"""
-        self._members: dict[GangKey, set[ObjectKey]] = {}
-        self._gated: dict[GangKey, set[ObjectKey]] = {}
+        self._members: PodIndex[GangKey] = PodIndex()
+        """By the groups that the pods name"""
+        self._gated: PodIndex[GangKey] = PodIndex()
         self.changes = 0
         """Changes of pods of gangs so far"""
 
     @property
     def known(self) -> Set[GangKey]:
         """All gangs that some pod is in."""
-        return {self._groups.root(gang) for gang in self._members}
+        return {self._groups.root(gang) for gang in self._members.named}
 
     @property
     def named(self) -> Set[GangKey]:
         """All groups that some pod names, also those in trees."""
-        return self._members.keys()
+        return self._members.named
 
     def members(self, gang: GangKey) -> Set[ObjectKey]:
         """All existing pods of a gang, gated or not."""
-        return _all_of(self._members, self._groups.pod_groups(gang))
+        found = [self._members.users(group) for group in self._groups.pod_groups(gang)]
+        return found[0] if len(found) == 1 else frozenset[ObjectKey]().union(*found)
 
     def waits(self, gang: GangKey) -> bool:
         """Whether a gang has gated members."""
-        return bool(_all_of(self._gated, self._groups.pod_groups(gang)))
+        return any(map(self._gated.users, self._groups.pod_groups(gang)))
 
     def of(self, pods: Iterable[ObjectKey]) -> set[GangKey]:
         """The gangs with gated members that have one of these pods."""
-        named = {gang for pod in pods if (gang := self._gang.get(pod)) is not None}
-        return {root for gang in named if self.waits(root := self._groups.root(gang))}
+        return self._waiting({gang for pod in pods for gang in self._members.named_by(pod)})
 
     def note(self, key: ObjectKey, pod: Pod | None) -> set[GangKey]:
         """Update a pod. Returns the gangs that have another answer now, perhaps."""
-        before = self._gang.pop(key, None)
-        concerned = self.of_one(before)
-        if before is not None:
-            _discard(self._members, before, key)
-            _discard(self._gated, before, key)
+        before = self._members.named_by(key)
+        concerned = self._waiting(before)
         gang = gang_of(pod) if pod is not None else None
-        if before is not None or gang is not None:
-            self.changes += 1
-        if pod is not None and gang is not None:
-            self._gang[key] = gang
-            self._members.setdefault(gang, set()).add(key)
-            if pod.gated:
-                self._gated.setdefault(gang, set()).add(key)
-        return concerned | self.of_one(gang)
+        named = () if gang is None else (gang,)
+        self.changes += bool(before or named)
+        self._members.put(key, named)
+        self._gated.put(key, named if pod is not None and pod.gated else ())
+        return concerned | self._waiting(named)
 
-    def of_one(self, gang: GangKey | None) -> set[GangKey]:
-        """The gang of a group, if it has gated members."""
-        root = self._groups.root(gang) if gang is not None else None
-        return {root} if root is not None and self.waits(root) else set()
-
-
-def _all_of(sets: dict[GangKey, set[ObjectKey]], gangs: Sequence[GangKey]) -> Set[ObjectKey]:
-    found = [sets.get(gang, frozenset[ObjectKey]()) for gang in gangs]
-    return found[0] if len(found) == 1 else frozenset[ObjectKey]().union(*found)
-
-
-def _discard(sets: dict[GangKey, set[ObjectKey]], gang: GangKey, key: ObjectKey) -> None:
-    found = sets.get(gang)
-    if found is not None:
-        found.discard(key)
-        if not found:
-            del sets[gang]
+    def _waiting(self, groups: Iterable[GangKey]) -> set[GangKey]:
+        """The gangs of some groups, if they have gated members."""
+        return set(filter(self.waits, map(self._groups.root, groups)))
 
 
 _GONE: QueueKey = (0, "", "", "", "")

@@ -53,18 +53,11 @@ class Delta(Struct, frozen=True):
     @staticmethod
     def of(parts: Sequence["Delta"]) -> "Delta":
         """The union of many deltas. Joining them one by one with `|` would take quadratic time."""
-        return Delta(
-            claims=frozenset().union(*[part.claims for part in parts]),
-            pods=frozenset().union(*[part.pods for part in parts]),
-            freed=frozenset().union(*[part.freed for part in parts]),
-            classes=frozenset().union(*[part.classes for part in parts]),
-            supply=any(part.supply for part in parts),
-            devices=frozenset().union(*[part.devices for part in parts]),
-            shares=frozenset().union(*[part.shares for part in parts]),
-            allocated=frozenset().union(*[part.allocated for part in parts]),
-        )
+        unions = {name: frozenset().union(*[getattr(one, name) for one in parts]) for name in _SETS}
+        return Delta(**unions, supply=any(part.supply for part in parts))
 
 
+_SETS = [name for name in Delta.__struct_fields__ if name != "supply"]
 NOTHING = Delta()
 SUPPLY = Delta(supply=True)
 
@@ -296,14 +289,13 @@ class Store:
         self._pods[pod.key] = pod
         return Delta(pods=frozenset([pod.key]))
 
-    def _put_class(self, device_class: DeviceClass) -> Delta:
-        return self._class_changed(device_class.key.name) if self.supply.put_class(device_class) else NOTHING
+    def _put_supply(self, thing: DeviceClass | Node | DeviceTaintRule) -> Delta:
+        kind = type(thing).__name__
+        return self._supplied(kind, thing.key.name) if self.supply.put(kind, thing) else NOTHING
 
-    def _put_node(self, node: Node) -> Delta:
-        return self._supply_changed() if self.supply.put_node(node) else NOTHING
-
-    def _put_rule(self, rule: DeviceTaintRule) -> Delta:
-        return self._supply_changed() if self.supply.put_rule(rule) else NOTHING
+    def _supplied(self, kind: str, name: str) -> Delta:
+        """A class, a node or a rule changed."""
+        return self._class_changed(name) if kind == "DeviceClass" else self._supply_changed()
 
     def _drop(self, kind: str, key: ObjectKey, stating: str = "") -> Delta:
         match kind:
@@ -313,12 +305,8 @@ class Store:
                 return Delta(pods=frozenset([key]))
             case "ResourceSlice":
                 return self._drop_slice(key.name) | self._note_stating(key.name, stating)
-            case "DeviceClass" if self.supply.drop_class(key.name):
-                return self._class_changed(key.name)
-            case "Node" if self.supply.drop_node(key.name):
-                return self._supply_changed()
-            case "DeviceTaintRule" if self.supply.drop_rule(key.name):
-                return self._supply_changed()
+            case "DeviceClass" | "Node" | "DeviceTaintRule" if self.supply.drop(kind, key.name):
+                return self._supplied(kind, key.name)
         return NOTHING
 
     def _put_claim(self, claim: ResourceClaim) -> Delta:
@@ -422,9 +410,9 @@ _PUTS: Mapping[type, Callable[[Store, Any], Delta]] = {
     ResourceClaim: lambda store, thing: store._put_claim(thing),
     Pod: lambda store, thing: store._put_pod(thing),
     ResourceSlice: lambda store, thing: store._put_slice(thing),
-    DeviceClass: lambda store, thing: store._put_class(thing),
-    Node: lambda store, thing: store._put_node(thing),
-    DeviceTaintRule: lambda store, thing: store._put_rule(thing),
+    DeviceClass: Store._put_supply,
+    Node: Store._put_supply,
+    DeviceTaintRule: Store._put_supply,
 }
 """Not by `match`: to ask pydantic whether an object is of another class costs as much as to store it. By the
 names of the methods, which stores of other kinds replace."""

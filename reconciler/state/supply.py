@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from types import MappingProxyType
+from typing import Any
 
 from reconciler.api.objects.claims import DeviceClass
 from reconciler.api.objects.core import Node
@@ -34,10 +35,15 @@ class Supply:
         self.inventory = Inventory(rules, retained, None if snapshot is None else snapshot.fleet)
         self._topology = None if snapshot is None else snapshot.topology
         self._nodes: dict[str, NodeInfo] = {} if snapshot is None else dict(snapshot.topology.nodes)
-        self._node_view = None if snapshot is None else snapshot.topology.nodes
         self._classes: dict[str, DeviceClass] = {} if snapshot is None else dict(snapshot.classes)
-        self._class_view: Mapping[str, DeviceClass] | None = None
         self._taint_rules: dict[str, DeviceTaintRule] = {}
+        self._shelves: dict[str, dict[str, Any]] = {
+            "Node": self._nodes, "DeviceClass": self._classes, "DeviceTaintRule": self._taint_rules,
+        }  # fmt: skip
+        self._views: dict[str, Mapping[str, Any]] = (
+            {} if snapshot is None else {"Node": snapshot.topology.nodes}
+        )
+        """Kind -> its objects, frozen"""
 
     # -- reading
 
@@ -53,29 +59,21 @@ class Supply:
     @property
     def classes(self) -> Mapping[str, DeviceClass]:
         """The classes by name, frozen."""
-        if self._class_view is None:
-            self._class_view = MappingProxyType(dict(self._classes))
-        return self._class_view
+        return self._view("DeviceClass")
 
     @property
     def nodes(self) -> Mapping[str, NodeInfo]:
         """The nodes by name, frozen."""
-        if self._node_view is None:
-            self._node_view = MappingProxyType(dict(self._nodes))
-        return self._node_view
+        return self._view("Node")
+
+    def _view(self, kind: str) -> Mapping[str, Any]:
+        if kind not in self._views:
+            self._views[kind] = MappingProxyType(dict(self._shelves[kind]))
+        return self._views[kind]
 
     def names(self, kind: str) -> Iterable[str]:
         """The names of all objects of a kind."""
-        match kind:
-            case "ResourceSlice":
-                return self.inventory.names
-            case "DeviceClass":
-                return self._classes
-            case "Node":
-                return self._nodes
-            case "DeviceTaintRule":
-                return self._taint_rules
-        return ()
+        return self.inventory.names if kind == "ResourceSlice" else self._shelves.get(kind, ())
 
     @property
     def counts_device_shares(self) -> bool:
@@ -129,43 +127,30 @@ class Supply:
 
     # -- changing
 
-    def put_class(self, device_class: DeviceClass) -> bool:
-        name = device_class.key.name
-        if self._classes.get(name) == device_class:
+    def put(self, kind: str, thing: DeviceClass | Node | DeviceTaintRule) -> bool:
+        """Add an object, or put it in the place of the one with its name."""
+        name, kept = thing.key.name, thing if not isinstance(thing, Node) else _node_info(thing)
+        if self._shelves[kind].get(name) == kept:  # most changes of a node are heartbeats
             return False
-        self._classes[name], self._class_view = device_class, None
+        self._shelves[kind][name] = kept
+        self._views.pop(kind, None)
         return True
 
-    def drop_class(self, name: str) -> bool:
-        self._class_view = None
-        return self._classes.pop(name, None) is not None
+    def drop(self, kind: str, name: str) -> bool:
+        """Remove an object, if it is known."""
+        if self._shelves[kind].pop(name, None) is None:
+            return False
+        self._views.pop(kind, None)
+        return True
 
     def taints_by(self, name: str) -> bool:
         """Whether taint rules depend on a class."""
         selectors = (rule.spec.device_selector for rule in self._taint_rules.values())
         return any(one is not None and one.device_class_name == name for one in selectors)
 
-    def put_node(self, node: Node) -> bool:
-        info = NodeInfo(node.key.name, node.metadata.labels, _features(node.status.declared_features))
-        if self._nodes.get(info.name) == info:  # most changes of a node are heartbeats
-            return False
-        self._nodes[info.name], self._node_view = info, None
-        return True
 
-    def drop_node(self, name: str) -> bool:
-        if self._nodes.pop(name, None) is None:
-            return False
-        self._node_view = None
-        return True
-
-    def put_rule(self, rule: DeviceTaintRule) -> bool:
-        if self._taint_rules.get(rule.key.name) == rule:
-            return False
-        self._taint_rules[rule.key.name] = rule
-        return True
-
-    def drop_rule(self, name: str) -> bool:
-        return self._taint_rules.pop(name, None) is not None
+def _node_info(node: Node) -> NodeInfo:
+    return NodeInfo(node.key.name, node.metadata.labels, _features(node.status.declared_features))
 
 
 @lru_cache

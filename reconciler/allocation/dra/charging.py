@@ -221,7 +221,7 @@ class Reach:
     def _mask(self, code: int) -> Mask:
         if code not in self._masks:
             topology = self._snapshot.topology
-            places, selectors = topology.selected()
+            places, selectors = topology.selected.pairs
             found = np.zeros(len(topology.order), dtype=np.bool_)
             found[places[selectors == code]] = True
             self._masks[code] = found

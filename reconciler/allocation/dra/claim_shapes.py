@@ -252,7 +252,7 @@ class NodeFilter:
             return (current.per_node >= counts.wanted).take(self._codes)
         have = current.per_node[self._codes] + current.spanning
         if counts.selected:
-            have += topology.selected_sums(current.per_selector)
+            have += topology.selected.sums(current.per_selector)
         enough: Mask = have >= counts.wanted
         return enough
 

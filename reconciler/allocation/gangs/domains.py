@@ -84,7 +84,7 @@ class Tiers:
         of_label = {
             one.tier.key: [values[code] for code in one.codes[first].tolist()]
             for one in labels
-            for values in [self._nodes.values(one.tier.key)]
+            for values in [self._nodes.labels.values(one.tier.key)]
         }
         for values in product(*(one.values for one in attributes)):
             devices = None
@@ -123,7 +123,7 @@ class Tiers:
     def _read(
         self, tier: Tier, placed: Sequence[str], devices: Sequence[DeviceID]
     ) -> LabelTier | AttributeTier:
-        codes = self._nodes.in_order(self._nodes.domains(tier.key)[0], self._order)
+        codes = self._nodes.in_order(self._nodes.labels.codes(tier.key)[0], self._order)
         if codes.any():
             return LabelTier(tier, self._where_placed(tier.key, codes, placed))
         return self._attribute(tier, devices)

@@ -118,7 +118,7 @@ class Limits:
                 yield self._codes(term.topology_key)
 
     def _codes(self, key: str) -> Codes:
-        return self._nodes.in_order(self._nodes.domains(key)[0], self._order)
+        return self._nodes.in_order(self._nodes.labels.codes(key)[0], self._order)
 
     def _joint(self, codes: Codes, size: int) -> Iterable[tuple[Amounts, Amounts]]:
         """(G,) what each domain has, and (K,) what a member of each kind needs of it."""

@@ -140,9 +140,9 @@ def topology_spread(question: PodQuestion) -> Iterator[Test]:
         return
     complete = nodes.every()
     for one in found:
-        complete = complete & (nodes.domains(one.topology_key)[0] > 0)
+        complete = complete & (nodes.labels.codes(one.topology_key)[0] > 0)
     for one in found:
-        codes, size = nodes.domains(one.topology_key)
+        codes, size = nodes.labels.codes(one.topology_key)
         yield Test(
             "PodTopologySpread",
             f"without label {one.topology_key} of a topology spread constraint",
@@ -270,7 +270,7 @@ def _set_counter(question: PodQuestion, pods: PodSet, key: str) -> int:
     residents = nodes.residents
 
     def make() -> Counter:
-        codes, size = nodes.domains(key)
+        codes, size = nodes.labels.codes(key)
         return Counter(codes, per_domain(residents.belonging(pods, but=counters.but), codes, None, size))
 
     def takes(pod: Pod) -> bool:
@@ -283,7 +283,7 @@ def _term_counter(question: PodQuestion, term: Term) -> int:
     nodes, counters = question.nodes, question.counters
 
     def make() -> Counter:
-        codes, size = nodes.domains(term.topology_key)
+        codes, size = nodes.labels.codes(term.topology_key)
         having = nodes.residents.having(term, but=counters.but)
         return Counter(codes, per_domain(having, codes, None, size))
 

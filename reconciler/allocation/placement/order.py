@@ -76,7 +76,7 @@ def _near(pod: Pod, nodes: Nodes) -> Amounts | None:
 
     def add(each: Amounts, weight: int, key: str) -> None:
         if each.any():
-            codes, size = nodes.domains(key)
+            codes, size = nodes.labels.codes(key)
             found[:] += weight * per_domain(each, codes, None, size)[codes]
 
     with suppress(Rejected):
@@ -102,7 +102,7 @@ def _crowds(pod: Pod, nodes: Nodes, order: tuple[str, ...]) -> tuple[tuple[Crowd
         return (), None
     complete = nodes.every()
     for one in constraints:
-        complete &= nodes.domains(one.topology_key)[0] > 0
+        complete &= nodes.labels.codes(one.topology_key)[0] > 0
     found = []
     for one in constraints:
         pods = PodSet(((Scope(frozenset([pod.key.namespace])), one.selector),), terminating=False)
@@ -113,7 +113,7 @@ def _crowds(pod: Pod, nodes: Nodes, order: tuple[str, ...]) -> tuple[tuple[Crowd
             codes = np.arange(len(order), dtype=np.int32)
             found.append(Crowd(nodes.in_order(each, order), codes, one.skew - 1))
             continue
-        codes, size = nodes.domains(one.topology_key)
+        codes, size = nodes.labels.codes(one.topology_key)
         counted = complete
         if one.by_affinity:
             with suppress(Rejected):

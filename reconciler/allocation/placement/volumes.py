@@ -244,15 +244,15 @@ def _zones(question: pod_tests.PodQuestion, found: pod_tests.PodVolumes) -> Iter
             values = _zone_values(volume.metadata.labels.get(key, ""))
             if not values:
                 continue
-            own = nodes.labelled_as(key, lambda value: value is not None)
+            own = nodes.labels.test(key, lambda value: value is not None)
             inside = np.where(
                 own,
-                nodes.labelled_as(key, lambda value, values=values: value in values),  # type: ignore[misc]
-                nodes.labelled_as(other, lambda value, values=values: value in values),  # type: ignore[misc]
+                nodes.labels.test(key, lambda value, values=values: value in values),  # type: ignore[misc]
+                nodes.labels.test(other, lambda value, values=values: value in values),  # type: ignore[misc]
             )
             bare = nodes.every()
             for one in _TOPOLOGY:
-                bare = bare & nodes.labelled_as(one, lambda value: value is None)
+                bare = bare & nodes.labels.test(one, lambda value: value is None)
             yield pod_tests.Test(
                 pod_tests.ZONES,
                 f"outside {key} {', '.join(sorted(values))} of PersistentVolume {volume.key}",

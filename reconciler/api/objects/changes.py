@@ -1,6 +1,8 @@
 """Watch events: a kind is replaced as a whole or listed, or one object is changed, removed or rejected."""
 
 import re
+from collections.abc import Iterable
+from typing import TypeVar
 
 from msgspec import Struct
 
@@ -61,3 +63,23 @@ class Removed(Recorded, frozen=True):
 Change = Replaced | Changed | Removed | Refused
 Notice = Change | Listed
 """What a watch passes on"""
+
+T = TypeVar("T", bound=ApiObject)
+
+
+def versions(
+    change: Notice, model: type[T] | tuple[type[T], ...], known: Iterable[ObjectKey] = ()
+) -> list[tuple[ObjectKey, T | None]]:
+    """The objects of some classes in a change, with their newest versions: None for one that is gone or
+    cannot be read. `known` are those of the kind so far, of which a list drops some.
+    """
+    match change:
+        case Changed(object=thing) if isinstance(thing, model):
+            return [(thing.key, thing)]
+        case Removed(key=key) | Refused(key=key):
+            return [(key, None)]
+        case Replaced(objects=objects):
+            listed = {thing.key: thing for thing in objects if isinstance(thing, model)}
+            gone: list[ObjectKey] = [key for key in known if key not in listed]
+            return [*[(key, None) for key in gone], *listed.items()]
+    return []

@@ -1,126 +1,67 @@
-"""Searches places for gangs: on the loop within a step limit, otherwise in a thread; offline at once.
-
-An answer from the thread is checked against the present state before it is used.
-"""
+"""Searches places for gangs: on the loop within a step limit, otherwise in a thread; offline at once."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.aio.tasks import ShouldContinue
-from reconciler.allocation.dra.budget import UNLIMITED, Budget, StepLimit, Unfinished, WhileWanted
+from reconciler.allocation.dra.budget import UNLIMITED, Budget, WhileWanted
 from reconciler.allocation.gangs.deciding import decide_gang
 from reconciler.allocation.gangs.kinds import GangGranted, GangQuestion, GangUnsatisfied, Member
 from reconciler.allocation.gangs.places import gang_still_fits
+from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GangKey, gang_of
 from reconciler.api.objects.meta import ApiObject
-from reconciler.control.background_search import Lane
+from reconciler.control.background_search import SELDOM, Found, LongSearch
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve
 from reconciler.control.handler import Blocked
-from reconciler.control.inputs import Asked
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import NOT_OURS, Planner
 from reconciler.control.units import GangRoster, Kind, Roster, Unit, gang_unit
-from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.nominations import Nominee, of_gang, own_of_all
 from reconciler.state.pods.groups import PodGroups
 from reconciler.state.store import Store
-from reconciler.state.trial import Forked, Trial, load
-
-QUICK_STEPS = 100
-"""Nodes and devices that are tried on the loop, about 0.25 ms each. A gang of 64 pods on 64 alike nodes
-takes 80."""
-REPEATS = 3
-"""How often an answer may be outdated by events before the gang backs off."""
-SELDOM = 16
-"""Search steps between two checks whether the answer is still wanted"""
+from reconciler.state.trial import Forked, Trial
 
 Answer = GangGranted | GangUnsatisfied
 
 
-class _InThread(Struct, frozen=True):
-    """The answer of a search in a thread, and the state that it was found from."""
-
-    solve: Solve
-    snapshot: Snapshot
-    serial: int
-    answer: Answer
-
-
-class GangSearch:
+class GangSearch(LongSearch[Solve, Answer]):
     """One long search runs at a time; other gangs wait for the thread, and no others for them."""
 
-    def __init__(self, intake: Intake, planner: GangPlanner, ours: Ownership, *, steps: int) -> None:
+    quick_steps = 100
+    """About 0.25 ms each. A gang of 64 pods on 64 alike nodes takes 80."""
+    refusal = GangUnsatisfied
+
+    def __init__(self, intake: Intake, ours: Ownership, *, steps: int) -> None:
         """`steps` limits the search for one gang."""
-        self._intake = intake
-        self._store = intake.store
-        self._planner = planner
+        super().__init__("gangs", intake)
         self._ours = ours
         self._steps = steps
-        self._lane: Lane[_InThread] = Lane("gangs", intake)
-        self._outdated: dict[Unit, int] = {}
-        """Gangs whose search takes long, and how many answers to them came too late"""
-
-    def close(self) -> None:
-        """Stop a running search. Its gang gets no answer."""
-        self._lane.close()
 
     def answer(self, solve: Solve) -> Answer | None:
-        """Places or a refusal. Places are possible now, and in no trial.
+        """That of `answer_for`."""
+        return self.answer_for(gang_unit(solve.question.gang), solve)
 
-        A refusal may be from an earlier state, if the state changes faster than the search ends. None: the
-        gang is requeued, at the latest when the thread is free.
-        """
-        unit = gang_unit(solve.question.gang)
-        if self._lane.works_for(unit):
-            return None
-        found = self._lane.take(unit)
-        if found is not None and _is_same(solve.question, found.solve.question):
-            if self._is_true(found, solve):
-                self._outdated.pop(unit, None)
-                return found.answer
-            self._outdated[unit] = self._outdated.get(unit, 0) + 1
-            if self._outdated[unit] >= REPEATS:
-                del self._outdated[unit]
-                if isinstance(found.answer, GangUnsatisfied):
-                    return found.answer
-                self._intake.put(unit, after=self._intake.queue.failed(unit))
-                return None
-        else:
-            self._outdated.pop(unit, None)
-            try:
-                answer = self.on_loop(solve, StepLimit(QUICK_STEPS))
-            except Unfinished:
-                pass
-            else:
-                self._intake.note(Asked((unit,)))
-                return answer
-        self._search_in_thread(unit, solve)
-        return None
-
-    def on_loop(self, solve: Solve, budget: Budget) -> Answer:
+    def on_loop(self, question: Solve, budget: Budget) -> Answer:
         """The trial ends before anybody sees it: nothing stays assumed that is not written."""
-        with Trial(self._store, self._intake.nodes, supposed=False, own=_own(solve)) as trial:
-            return self._decided(solve, trial, budget)
+        with Trial(self._store, self._intake.nodes, supposed=False, own=_own(question)) as trial:
+            return self._decided(question, trial, budget)
 
-    def _search_in_thread(self, unit: Unit, solve: Solve) -> None:
-        before, serial = self._store.snapshot_for(_own(solve)), self._intake.nodes.serial
+    def in_thread(self, question: Solve) -> Callable[[ShouldContinue], Found[Solve, Answer]]:
+        before, serial = self._store.snapshot_for(_own(question)), self._intake.nodes.serial
         fork, nodes = Forked.fork_of(self._store), self._intake.nodes.fork()
 
-        def search(wanted: ShouldContinue) -> _InThread:
-            budget = WhileWanted(lambda: wanted() and self._has(solve), SELDOM)
-            with Trial(fork.store(), nodes, supposed=False, own=_own(solve)) as trial:
-                return _InThread(solve, before, serial, self._decided(solve, trial, budget))
+        def search(wanted: ShouldContinue) -> Found[Solve, Answer]:
+            budget = WhileWanted(lambda: wanted() and self._has(question), SELDOM)
+            with Trial(fork.store(), nodes, supposed=False, own=_own(question)) as trial:
+                return Found(question, before, serial, self._decided(question, trial, budget))
 
-        if not self._lane.busy:
-            self._intake.note(Asked((unit,)))
-        self._intake.waiting.mark(unit)
-        self._lane.start(unit, search)
+        return search
 
     def _decided(self, solve: Solve, trial: Trial, budget: Budget) -> Answer:
         answer = decide_gang(self._restricted(solve), trial, steps=self._steps, budget=budget)
@@ -146,13 +87,15 @@ class GangSearch:
             claims.get(claim.key) is claim for member in solve.question.members for claim in member.claims
         )
 
-    def _is_true(self, found: _InThread, solve: Solve) -> bool:
-        """Whether an answer from an earlier state is true now."""
+    def is_true(self, found: Found[Solve, Answer], now: Solve) -> bool:
         if isinstance(found.answer, GangUnsatisfied):
-            version = self._store.snapshot_for(_own(solve)).version
+            version = self._store.snapshot_for(_own(now)).version
             return version == found.snapshot.version and found.serial == self._intake.nodes.serial
-        with Trial(self._store, self._intake.nodes, supposed=False, own=_own(solve)) as trial:
-            return gang_still_fits(self._restricted(solve), found.answer, found.snapshot, trial)
+        with Trial(self._store, self._intake.nodes, supposed=False, own=_own(now)) as trial:
+            return gang_still_fits(self._restricted(now), found.answer, found.snapshot, trial)
+
+    def is_same(self, then: Solve, now: Solve) -> bool:
+        return _is_same(now.question, then.question)
 
 
 def _own(solve: Solve) -> frozenset[Nominee]:
@@ -203,14 +146,15 @@ class OfflineGangs:
         """`store` and `nodes` are those of the run; placing changes neither."""
         self._store, self._nodes = store, nodes
         self._steps = steps
-        known = _Groups(store.rules.gates)
-        members = GangRoster(known.groups)
-        load(known, groups)
+        known = PodGroups(store.rules.gates)
+        members = GangRoster(known)
+        for group in groups:
+            known.note(Changed(type(group).__name__, group))
         for pod in pods:
             members.note(pod.key, pod)
         self.members = members.members
-        self._root = known.groups.root
-        self._planner = GangPlanner(store, roster, members, known.groups, nodes.on_demand, planner)
+        self._root = known.root
+        self._planner = GangPlanner(store, roster, members, known, nodes.on_demand, planner)
 
     def gang(self, pod: Pod) -> GangKey | None:
         """The gang with which a pod is decided."""
@@ -231,11 +175,3 @@ class OfflineGangs:
                     return Blocked((), answer.reason, answer.message)
                 return answer
         return None
-
-
-class _Groups:
-    """Takes PodGroups as if each had come from a watch."""
-
-    def __init__(self, gates: frozenset[str]) -> None:
-        self.groups = PodGroups(gates)
-        self.apply = self.groups.note

@@ -190,9 +190,7 @@ class _Replay:
         decider, nothing = Decider(ours, steps=steps), cast("Any", None)  # nothing is written
         quiet: dict[str, Any] = {"clock": lambda: 0.0, "report": lambda _: None}
         self._handlers: list[Handler[Any, Any, Any]] = [
-            GangHandler(
-                intake, gangs, _GangsAtOnce(intake, gangs, ours, steps=steps), nothing, nothing, **quiet
-            ),
+            GangHandler(intake, gangs, _GangsAtOnce(intake, ours, steps=steps), nothing, nothing, **quiet),
             *(part.handler for part in self._parts.values()),
             ClaimHandler(
                 intake,

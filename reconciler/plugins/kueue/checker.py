@@ -1,11 +1,11 @@
 """Lets the loop wake the admission check: one unit stands for all Workloads that wait for room."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from typing import NoReturn
+from typing import Never
 
 import structlog
 from msgspec import Struct
@@ -21,10 +21,9 @@ from reconciler.app.from_settings import Job
 from reconciler.cluster.client import Client, Raw
 from reconciler.cluster.discovery import Right, missing_rights
 from reconciler.cluster.kinds import Resource
-from reconciler.control.decisions.allocating import Waits
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.decisions.every import WorkloadChecked
-from reconciler.control.handler import Ask, Decided, Given, Handler, Idle, Refused
+from reconciler.control.handler import Handler, Idle
 from reconciler.control.held_room import HeldRoomKeeper
 from reconciler.control.intake import Intake
 from reconciler.control.loop import Failures
@@ -43,7 +42,7 @@ UNIT = Unit(Kind.WORKLOAD, ObjectKey("", "kueue"))
 ANY_ROOM = Wants(frozenset(), room=True, crowded=True, awaits_pods=True, awaits_binding=True)
 
 
-class KueueWakeUps(Handler[NoReturn, NoReturn, NoReturn]):
+class KueueWakeUps(Handler[Never, Never, Never]):
     """Serves that unit: whatever wakes it wakes the check, which does the rest beside the loop."""
 
     def __init__(self, intake: Intake) -> None:
@@ -55,29 +54,11 @@ class KueueWakeUps(Handler[NoReturn, NoReturn, NoReturn]):
         self._intake.waiting.add(UNIT, ANY_ROOM)
         self._intake.put(UNIT, after=seconds)
 
-    async def resolve(self, unit: Unit) -> None:
-        """Nothing is written here."""
-
-    def next(self, unit: Unit) -> Idle | Ask[NoReturn] | None:
+    def next(self, unit: Unit) -> Idle | None:
         if unit.kind is not Kind.WORKLOAD:
             return None
         self.woken.set()
         return Idle()
-
-    def decide(self, question: NoReturn, others: Iterable[Unit]) -> NoReturn:
-        raise AssertionError(question, others)
-
-    def outcome(self, answer: Given[NoReturn] | Refused[NoReturn]) -> NoReturn:
-        raise AssertionError(answer)
-
-    def assume(self, grant: NoReturn) -> None:
-        raise AssertionError(grant)
-
-    async def write(self, grant: NoReturn, decided: Decided) -> None:
-        raise AssertionError(grant, decided)
-
-    def waits(self, refusal: NoReturn, name: str) -> Waits:
-        raise AssertionError(refusal, name)
 
 
 log = structlog.get_logger()

@@ -363,7 +363,7 @@ class WorkloadHolds:
     def _bound(self, workload: ObjectKey) -> list[Pod]:
         """Its pods that are bound and use their room: a pod that ended may be replaced."""
         known = self._intake.store.pods
-        pods = (known[key] for key in self._intake.workloads.pods(workload))
+        pods = (known[key] for key in self._intake.workloads.users(workload))
         return [
             pod
             for pod in pods

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from reconciler.api.objects.changes import Changed, Notice, Refused, Removed, Replaced
+from reconciler.api.objects.changes import Notice, Replaced, versions
 from reconciler.api.objects.claims import ResourceClaimTemplate
-from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.cluster.client import JSON, Client, Raw
 from reconciler.cluster.kinds import Resource
 from reconciler.errors import Gone, Rejected
@@ -93,17 +93,14 @@ class KueueObjects:
     def take(self, change: Notice) -> None:
         """The sink of the watches of `KINDS`."""
         shelf = self._shelf(change.kind)
-        match change:
-            case Changed(object=thing):
-                shelf[thing.key] = thing
-            case Removed(key=key) | Refused(key=key):
-                shelf.pop(key, None)
-            case Replaced(objects=objects):
-                shelf.clear()
-                shelf |= {thing.key: thing for thing in objects}
-                self._unlisted.discard(change.kind)
-                if not self._unlisted:
-                    self.listed.set()
+        for key, thing in versions(change, ApiObject, [*shelf]):
+            shelf.pop(key, None)
+            if thing is not None:
+                shelf[key] = thing
+        if isinstance(change, Replaced):
+            self._unlisted.discard(change.kind)
+            if not self._unlisted:
+                self.listed.set()
         if change.kind != "Workload":
             self.serial += 1
         self._changed()

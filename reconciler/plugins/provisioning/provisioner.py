@@ -15,7 +15,7 @@ from reconciler.analysis.sizing.demand import Item, distinct_shapes
 from reconciler.analysis.sizing.sizing import size
 from reconciler.analysis.whatif.question import Unit
 from reconciler.analysis.world import World
-from reconciler.api.objects.changes import Changed, Notice, Refused, Removed, Replaced
+from reconciler.api.objects.changes import Notice, Replaced, versions
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod, claims_of, controller_of, is_live
 from reconciler.api.objects.meta import ObjectKey
@@ -181,14 +181,12 @@ class Provisioner:
 
     def take(self, change: Notice) -> None:
         """The sink of the watch of ProvisioningRequests."""
-        match change:
-            case Changed(object=ProvisioningRequest() as request):
-                self._requests[request.key] = request
-            case Removed(key=key) | Refused(key=key):
-                self._requests.pop(key, None)
-            case Replaced(objects=objects):
-                self._requests = {one.key: one for one in objects if isinstance(one, ProvisioningRequest)}
-                self._listed.set()
+        for key, request in versions(change, ProvisioningRequest, [*self._requests]):
+            self._requests.pop(key, None)
+            if request is not None:
+                self._requests[key] = request
+        if isinstance(change, Replaced):
+            self._listed.set()
 
     async def run(self) -> None:
         """Look until cancelled."""

@@ -3,7 +3,7 @@
 Source: docs/reference/rules/counters.md; POOL-11 for what makes a pool invalid.
 """
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from math import gcd
 from types import MappingProxyType
 from typing import NamedTuple
@@ -84,7 +84,6 @@ class DrawTable:
     def __init__(self) -> None:
         self._rows: dict[tuple[int, ...], int] = {}
         self._known: dict[tuple[Scale, int], int] = {}
-        self._scales: dict[Hashable, Scale | str] = {}
         self._matrix = np.zeros((0, 0), dtype=np.int64)
         self._widest = 0
         """Most counters of a set so far"""
@@ -110,17 +109,10 @@ class DrawTable:
     ) -> Scale | str:
         """The units of a counter set that publishes `totals`, or why there are none.
 
-        `drawn` is draw code -> number of devices, `asked` the counters that requests say the amounts of. Sets
-        of identical machines are equal, so most are cached.
+        `drawn` is draw code -> number of devices, `asked` the counters that requests say the amounts of.
         """
         self._widest = max(self._widest, len(totals))
-        if finer:
-            return _scale(totals, drawn, vocabulary, finer, asked)
-        key = (tuple(sorted(totals.items())), tuple(sorted(drawn.items())), asked)
-        known = self._scales.get(key)
-        if known is None:
-            known = self._scales[key] = _scale(totals, drawn, vocabulary, {}, asked)
-        return known
+        return _scale(totals, drawn, vocabulary, finer, asked)
 
     def matrix(self) -> Amounts:
         """(P, C) all rows, padded with zeros to the most counters that a set has had so far. Read-only."""

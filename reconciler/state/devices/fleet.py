@@ -10,7 +10,7 @@ fleet is the previous one with some pools replaced. DeviceTaintRules add taints 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -44,16 +44,16 @@ class Fleet:
     pool_of: Codes
     """(D,) position in `pools`"""
     devices: DeviceColumns
-    """The columns below are some of these; fleets share those that are equal"""
-    codes: Mapping[str, Codes]
+    """The first columns below are some of these; fleets share those that are equal"""
+    codes: Mapping[str, Codes] = field(init=False)
     """Column of block.COLUMNS -> (D,); `taints` includes what rules add"""
-    cel: CelRows
-    anywhere: Mask
+    anywhere: Mask = field(init=False)
     """(D,) reachable from all nodes"""
-    shared: Mask
+    shared: Mask = field(init=False)
     """(D,) allows multiple allocations"""
-    binds: Mask
+    binds: Mask = field(init=False)
     """(D,) binds a claim to the node"""
+    cel: CelRows
     sets: Codes
     """(D, K) row of `totals`, -1 for none"""
     draws: Codes
@@ -74,6 +74,12 @@ class Fleet:
     """(driver, pool) -> position in `pools`"""
     caches: Caches = field(default_factory=Caches, repr=False)
     """Values derived from the devices; they do not depend on the holds"""
+
+    def __post_init__(self) -> None:
+        flags = dict(zip(FLAGS, self.devices.flags, strict=True))
+        object.__setattr__(self, "codes", dict(zip(COLUMNS, self.devices.codes, strict=False)))
+        for name in ("anywhere", "shared", "binds"):
+            object.__setattr__(self, name, flags[name])
 
     @property
     def size(self) -> int:
@@ -108,25 +114,6 @@ class Fleet:
         return DeviceID(pool.id.driver, pool.id.pool, pool.names[row - int(self.start[at])])
 
 
-class Flags(TypedDict):
-    """The flags that decisions read, as fields of `Fleet`."""
-
-    anywhere: Mask
-    shared: Mask
-    binds: Mask
-
-
-def coded(devices: DeviceColumns) -> dict[str, Codes]:
-    """`Fleet.codes`."""
-    return dict(zip(COLUMNS, devices.codes, strict=False))
-
-
-def flagged(devices: DeviceColumns) -> Flags:
-    """The flags of a fleet."""
-    named = dict(zip(FLAGS, devices.flags, strict=True))
-    return Flags(anywhere=named["anywhere"], shared=named["shared"], binds=named["binds"])
-
-
 def patched(
     previous: Fleet, pools: tuple[Pool, ...], replaced: Sequence[int], rules: Sequence[Tainting]
 ) -> Fleet | None:
@@ -140,41 +127,33 @@ def patched(
     pieces = [piece for at in replaced for piece in _changed(previous, at, pools[at], rules)]
     if not pieces:  # the same columns, for other slices
         return replace(previous, pools=pools, caches=Caches())
-    fresh = join([piece.part for piece in pieces])
+    fresh = join([part for _, part in pieces])
     if not covers(previous.devices.header, fresh.header):
         return None
-    rows = _joined([piece.rows for piece in pieces])
+    rows = _joined([rows for rows, _ in pieces])
     devices = previous.devices.patched(rows, fresh)
     return replace(
         previous,
         pools=pools,
         devices=devices,
-        codes=coded(devices),
         cel=followed(cel_rows(devices, previous.vocabulary), previous.cel, rows),
         caches=Caches(),
-        **flagged(devices),
     )
 
 
-class _Piece(NamedTuple):
-    """Devices that may have changed."""
-
-    rows: slice
-    """In the fleet"""
-    part: Part
-
-
-def _changed(previous: Fleet, at: int, pool: Pool, rules: Sequence[Tainting]) -> Iterator[_Piece]:
-    """The slices that changed; the whole pool if slices have other sizes or rules concern it."""
+def _changed(previous: Fleet, at: int, pool: Pool, rules: Sequence[Tainting]) -> Iterator[tuple[slice, Part]]:
+    """The rows of the slices that changed, with what is there now; those of the whole pool if slices have
+    other sizes or rules concern it.
+    """
     first, known = int(previous.start[at]), previous.pools[at]
     parts = with_taints(pool, rules, previous.vocabulary)
     if len(parts) != len(pool.blocks) or not np.array_equal(known.offsets, pool.offsets):
-        yield _Piece(slice(first, first + pool.size), join(parts))
+        yield slice(first, first + pool.size), join(parts)
         return
     for number, (old, new) in enumerate(zip(known.blocks, pool.blocks, strict=True)):
         if old is not new:
             rows = slice(first + int(pool.offsets[number]), first + int(pool.offsets[number + 1]))
-            yield _Piece(rows, parts[number])
+            yield rows, parts[number]
 
 
 def _joined(ranges: Sequence[slice]) -> slice | Rows:
@@ -342,16 +321,8 @@ def assemble(layout: Layout, rules: Sequence[Tainting], vocabulary: Vocabulary, 
         first_set=layout.first_set,
         pool_of=pool_of,
         devices=devices,
-        codes=coded(devices),
         cel=cel_rows(devices, vocabulary),
-        **flagged(devices),
-        sets=counters.sets,
-        draws=counters.draws,
-        table=counters.table,
-        totals=counters.totals,
-        by_set=counters.by_set,
-        set_group=counters.set_group,
-        set_columns=counters.set_columns,
+        **counters._asdict(),
         exclusion=gather(layout.pools, layout.start, layout.first_set, counters.sets),
         index=layout.index,
     )

@@ -19,7 +19,7 @@ MAX_OF_FLEET = 4096
 MOST_REFUSED = 256
 """Refused slices that are taken in by themselves once others need fewer names; more wait for a change"""
 SliceNames = tuple[str, frozenset[str]]
-"""A driver and the names in one of its slices: equal for most slices of a driver"""
+"""A driver and the names in one of its slices"""
 
 
 class Naming:
@@ -28,9 +28,8 @@ class Naming:
     def __init__(self) -> None:
         self._names_of: dict[str, SliceNames] = {}
         """Slice name -> its names"""
-        self._slices: dict[SliceNames, int] = {}
         self._uses: dict[str, Counter[str]] = {}
-        """Driver -> name -> number of distinct sets with it"""
+        """Driver -> name -> number of slices with it"""
         self._total = 0
         self._refused: dict[str, ResourceSlice] = {}
         """Slices with too many new names, the first refused first"""
@@ -90,7 +89,7 @@ class Naming:
             return ""
         self._refused.pop(name, None)
         self._release(name)
-        if names not in self._slices and (why := self._too_many(*names)):
+        if why := self._too_many(*names):
             if len(self._refused) < MOST_REFUSED:
                 self._refused[name] = source
             return why
@@ -118,9 +117,6 @@ class Naming:
 
     def _add(self, name: str, names: SliceNames) -> None:
         self._names_of[name] = names
-        self._slices[names] = self._slices.get(names, 0) + 1
-        if self._slices[names] > 1:
-            return
         own = self._uses.setdefault(names[0], Counter())
         before = len(own)
         own.update(names[1])
@@ -130,10 +126,6 @@ class Naming:
         names = self._names_of.pop(name, None)
         if names is None:
             return
-        self._slices[names] -= 1
-        if self._slices[names]:
-            return
-        del self._slices[names]
         own = self._uses.get(names[0], Counter())
         for one in names[1]:
             own[one] -= 1

@@ -21,15 +21,6 @@ from reconciler.state.devices.ledger import Drawn, finer_than
 from reconciler.state.devices.reach import Reach, needs_gate
 
 
-class ReachedDevices(NamedTuple):
-    """What one node reaches of a pool of D devices."""
-
-    blocks: Sequence[int]
-    """Positions of the slices that concern it, rising"""
-    devices: Mask
-    """(D,) devices of those that it reaches"""
-
-
 class AskedBlocks:
     """The slices of one pool and their D devices, by the nodes and node selectors that they name.
 
@@ -60,8 +51,11 @@ class AskedBlocks:
         codes = np.where(looked_up[self._of], codes, -1)
         return invert(codes, int(codes.max(initial=-1)) + 1)
 
-    def by(self, node: Reach) -> ReachedDevices:
-        """What a node reaches. Needs all selectors to be readable."""
+    def by(self, node: Reach) -> tuple[Sequence[int], Mask]:
+        """Positions of the slices that concern a node, rising; and (D,) devices of those that it reaches.
+
+        Needs all selectors to be readable.
+        """
         devices = np.zeros(len(self._of), dtype=np.bool_)
         blocks = np.zeros(len(self._blocks), dtype=np.bool_)
         for index, codes in ((self._by_selector, node.codes), (self._by_node, (node.node_code,))):
@@ -75,7 +69,7 @@ class AskedBlocks:
             if node.concerns(self._blocks[at], self._rules):
                 blocks[at] = True
                 devices[self._offsets[at] : self._offsets[at + 1]] = node.devices(self._blocks[at])
-        return ReachedDevices(np.flatnonzero(blocks).tolist(), devices)
+        return np.flatnonzero(blocks).tolist(), devices
 
 
 def _by_device_only(block: Block, rules: Semantics) -> bool:

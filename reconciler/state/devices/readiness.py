@@ -50,7 +50,7 @@ class NodeReach:
         """(M,) nodes and (M,) codes of selectors: all pairs that match."""
         if not (self._selector >= 0).any():
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32)
-        selected, codes = topology.selected()
+        selected, codes = topology.selected.pairs
         position = np.full(len(topology.order), -1, dtype=np.int64)
         position[at] = np.arange(len(at))
         considered = position[selected] >= 0

@@ -20,7 +20,6 @@ from reconciler.state.devices.ledger import NOTHING, Ledger, RetainedDraws
 from reconciler.state.devices.occupancy import (
     CounterIndex,
     Overcharge,
-    Trail,
     overcharge_of,
     without_device,
 )
@@ -282,37 +281,10 @@ class Overcommitted(Struct, frozen=True):
     """The claims whose devices draw from the set; none if the published amount is negative"""
 
 
-class Overcommitments:
-    """Follows the over-committed counter sets from snapshot to snapshot."""
-
-    def __init__(self) -> None:
-        self._trail: Trail | None = None
-        self._serial = 0
-        self._known: dict[Key, Overcommitted] = {}
-
-    def follow(self, snapshot: Snapshot) -> tuple[list[Overcommitted], list[Key]]:
-        """Sets that are newly over-committed or differently so, and sets that no longer are."""
-        occupancy, fleet = snapshot.occupancy, snapshot.fleet
-        before = dict(self._known)
-        if occupancy.trail is self._trail and occupancy.serial >= self._serial:
-            if occupancy.serial == self._serial:
-                return [], []
-            sets = fleet.sets[self._trail.between(self._serial, occupancy.serial)]
-            changed = distinct(sets[sets >= 0]).astype(np.intp)
-        else:
-            changed = np.arange(len(fleet.totals), dtype=np.intp)
-            self._known = {}
-        self._trail, self._serial = occupancy.trail, occupancy.serial
-        over = changed[(occupancy.left[changed] < 0).any(axis=1)]
-        if self._known:
-            for number in np.setdiff1d(changed, over).tolist():
-                self._known.pop(_key(snapshot, number), None)
-        found = list(_found(snapshot, over))
-        self._known |= {it.key: it for it in found}
-        return (
-            [it for it in found if before.get(it.key) != it],
-            sorted(key for key in before if key not in self._known),
-        )
+def overcommitted(snapshot: Snapshot) -> dict[Key, Overcommitted]:
+    """All counter sets of which more is drawn than they publish."""
+    over = np.flatnonzero((snapshot.occupancy.left < 0).any(axis=1))
+    return {it.key: it for it in _found(snapshot, over)}
 
 
 def _found(snapshot: Snapshot, over: Rows) -> Iterator[Overcommitted]:

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
-from kernels.types import Amounts, Codes, Mask, Rows
+from kernels.types import Codes, Mask, Rows
 from reconciler.api.objects.claims import ALL, DeviceClass, ResourceClaim
 from reconciler.api.objects.meta import DeviceID
 from reconciler.api.objects.model import value
@@ -118,7 +118,7 @@ class Topology:
     rules: Semantics
     ordered: NodeOrder
     near: NearPools = field(repr=False)
-    _selected: SelectedNodes = field(repr=False)
+    selected: SelectedNodes = field(repr=False)
     caches: Caches = field(default_factory=Caches, repr=False)
     """Values derived from the fleet and the nodes together"""
     _views: dict[str, View] = field(default_factory=dict, repr=False)
@@ -149,8 +149,8 @@ class Topology:
                 and all(are_seen_alike(previous.fleet.pools[at], fleet.pools[at]) for at in replaced)
             ):
                 near = previous.near
-            if previous._selected.answers(fleet, nodes, names):
-                selected = previous._selected
+            if previous.selected.answers(fleet, nodes, names):
+                selected = previous.selected
         return cls(
             fleet,
             nodes,
@@ -174,20 +174,6 @@ class Topology:
     def place_of(self) -> Rows:
         """(N + 1,) node code -> position in `order`; -1 for names without a node"""
         return self.ordered.place_of
-
-    def selected(self) -> tuple[Codes, Codes]:
-        """(M,) positions in `order` and (M,) codes of selectors: all pairs where the selector matches.
-
-        A selector that cannot be parsed counts as matching, so that its error is reported.
-        """
-        return self._selected.pairs
-
-    def selected_sums(self, per_selector: Amounts) -> Amounts:
-        """(nodes,) for each node in `order`, the sum over the selectors that match it.
-
-        per_selector (Q,)  by code of the selector
-        """
-        return self._selected.sums(per_selector)
 
     def view(self, name: str) -> View:
         """The view of a node. Raises Rejected if a needed selector cannot be parsed (NM-1)."""

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from msgspec.structs import replace
 
-from kernels.types import Amounts, Codes, Mask, Rows
-from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
+from kernels.types import Amounts, Mask, Rows
+from reconciler.api.objects.changes import Change, versions
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.selectors import LabelSelector, NodeSelector
@@ -74,7 +74,7 @@ class Nodes(Forkable):
         self.volumes = VolumeState(self, self._row_of, complete=on_wanted is None, considered=volumes)
         self.labels_serial = 0
         """Number of changes of nodes so far"""
-        self._labels = LabelColumns(self._row_of)
+        self.labels = LabelColumns(self._row_of)
         self.nominated = NominatedRoom(self.room)
         self._spare: list[int] = []
         self._node: dict[str, KnownNode] = {}
@@ -111,16 +111,9 @@ class Nodes(Forkable):
                 self.residents.namespaces_changed()
                 return True
             return self.volumes.note(change)
-        match change:
-            case Changed(object=Node() as node):
-                return self._put(node)
-            case Removed(key=key) | Refused(key=key):
-                return self._drop(key.name)
-            case Replaced(objects=objects):
-                listed = {node.key.name: node for node in objects if isinstance(node, Node)}
-                gone = [self._drop(name) for name in list(self._node) if name not in listed]
-                return any([*gone, *[self._put(node) for node in listed.values()]])
-        return False
+        found = versions(change, Node, [ObjectKey("", name) for name in self._node])
+        changed = [self._drop(key.name) if node is None else self._put(node) for key, node in found]
+        return any(changed)
 
     def suppose(self, node: Node) -> None:
         """Add a node that only slices name, with inferred labels. A Node object replaces it."""
@@ -189,7 +182,7 @@ class Nodes(Forkable):
         mask = np.ones(self._size, dtype=np.bool_)
         if pod.spec.node_selector:
             wanted = pod.spec.node_selector
-            mask &= self._cached(("labels", *sorted(wanted.items())), lambda: self._labels.have(wanted))
+            mask &= self._cached(("labels", *sorted(wanted.items())), lambda: self.labels.have(wanted))
         affinity = pod.spec.affinity and pod.spec.affinity.node_affinity
         required = affinity and affinity.required_during_scheduling_ignored_during_execution
         return mask & self.matching([required] if required else [])
@@ -198,7 +191,7 @@ class Nodes(Forkable):
         """Nodes that match all selectors. Raises Rejected for a selector that cannot be parsed."""
         mask = np.ones(self._size, dtype=np.bool_)
         for selector in selectors:
-            mask &= self._cached(selector, lambda selector=selector: self._labels.match(selector))  # type: ignore[misc]
+            mask &= self._cached(selector, lambda selector=selector: self.labels.match(selector))  # type: ignore[misc]
         return mask
 
     def tolerated(self, pod: Pod) -> Mask:
@@ -219,35 +212,19 @@ class Nodes(Forkable):
         found = self._soft_taints.each(lambda taints: sum(not tolerated((taint,), own) for taint in taints))
         return found if found.any() else None
 
-    def domains(self, key: str) -> tuple[Codes, int]:
-        """(N,) the domain of each node for a label, 0 for none; and the number of codes."""
-        return self._labels.codes(key)
-
-    def values(self, key: str) -> list[str]:
-        """The values of a label by the codes of `domains`."""
-        return self._labels.values(key)
-
     def label(self, name: str, key: str) -> str | None:
         """The value of a label of a node; None if there is no such label or node."""
         row = self._row_of.get(name)
-        return None if row is None else self._labels.value_of(row, key)
-
-    def labelled_as(self, key: str, holds: Callable[[str | None], bool]) -> Mask:
-        """A test of a label's value, or of None where it is missing."""
-        return self._labels.test(key, holds)
-
-    def with_values(self, key: str, values: Sequence[str]) -> Rows:
-        """(n,) the rows whose label has one of these values, in order."""
-        return self._labels.rows_with(key, values)
+        return None if row is None else self.labels.value_of(row, key)
 
     def selected(self, selector: LabelSelector) -> Rows:
         """(n,) the rows that a label selector selects, in order. Raises Rejected if it cannot be parsed."""
         requirements = selector.parsed().requirements
         if len(requirements) == 1 and requirements[0].operator == "In":
-            return self._labels.rows_with(requirements[0].key, requirements[0].values)
+            return self.labels.rows_with(requirements[0].key, requirements[0].values)
         found = self.every()
         for one in requirements:
-            found &= self._labels.test(one.key, one.holds)
+            found &= self.labels.test(one.key, one.holds)
         return np.flatnonzero(found & self._in_use())
 
     def usable(self, selector: NodeSelector) -> Rows:
@@ -258,7 +235,7 @@ class Nodes(Forkable):
         terms = selector.node_selector_terms
         expressions = terms[0].match_expressions if len(terms) == 1 else ()
         if len(expressions) == 1 and expressions[0].operator == "In" and expressions[0].values:
-            return self._labels.rows_with(expressions[0].key, expressions[0].values)
+            return self.labels.rows_with(expressions[0].key, expressions[0].values)
         found = np.zeros(self._size, dtype=np.bool_)
         for term in terms:
             if not term.match_expressions:
@@ -308,7 +285,7 @@ class Nodes(Forkable):
             self.residents.put_node(row, name)
             self.volumes.attached.put_node(row, name)
         self._node[name] = node
-        self._labels.put(row, node.labels)
+        self.labels.put(row, node.labels)
         self._soft_taints.put(row, soft_taints(node))
         self._taints.put(row, taints_of(node))
         self._own_taints.put(row, own_taints(node))
@@ -323,7 +300,7 @@ class Nodes(Forkable):
         del self._node[name]
         self._supposed.discard(name)
         self._spare.append(row)
-        self._labels.drop(row)
+        self.labels.drop(row)
         self._soft_taints.put(row, ())
         self.room.drop(row)
         self.residents.drop_node(row, name)

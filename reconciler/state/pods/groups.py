@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
+from reconciler.api.objects.changes import Change, versions
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import (
     MAX_DEPTH,
@@ -20,7 +20,7 @@ from reconciler.api.objects.gangs import (
     annotated_rules,
     gang_of,
 )
-from reconciler.api.objects.meta import ApiObject, ObjectKey
+from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.semantics import ALL_GATES, COMPOSITE_GROUPS, GENERIC_WORKLOAD
 from reconciler.errors import Malformed, Unlisted
@@ -28,6 +28,7 @@ from reconciler.state.caches import Forkable
 from reconciler.state.on_demand import KindsOnDemand
 
 Group = PodGroup | CompositePodGroup | CoschedulingPodGroup
+GROUPS: tuple[type[Group], ...] = PodGroup, CompositePodGroup, CoschedulingPodGroup
 
 KINDS = {
     "PodGroup": GangSource.POD_GROUP,
@@ -122,20 +123,10 @@ class PodGroups(Forkable):
         source = KINDS.get(change.kind)
         if source is None:
             return frozenset()
-        match change:
-            case Changed(object=PodGroup() | CompositePodGroup() | CoschedulingPodGroup() as group):
-                return self._put(_key(group.key, KINDS[type(group).__name__]), group)
-            case Removed(key=key) | Refused(key=key):
-                return self._put(_key(key, source), None)
-            case Replaced(objects=objects):
-                return self._replace(source, objects)
-        return frozenset()
-
-    def _replace(self, source: GangSource, objects: tuple[ApiObject, ...]) -> frozenset[GangKey]:
-        listed = {_key(group.key, source): group for group in objects if isinstance(group, Group)}
-        gone = [gang for gang in self._known if gang.source is source and gang not in listed]
-        changed = [self._put(gang, None) for gang in gone]
-        changed += [self._put(gang, group) for gang, group in listed.items()]
+        known = [ObjectKey(gang.namespace, gang.name) for gang in self.known(source)]
+        found = versions(change, GROUPS, known)
+        sources = [source if group is None else KINDS[type(group).__name__] for _, group in found]
+        changed = [self._put(_key(key, of), group) for (key, group), of in zip(found, sources, strict=True)]
         return frozenset().union(*changed)
 
     def _put(self, gang: GangKey, group: Group | None) -> frozenset[GangKey]:

@@ -133,12 +133,11 @@ class Residents(Forkable):
         self._terms_by_label: SelectorIndex[Term] = SelectorIndex()
         self._sets: OrderedDict[PodSet, Amounts] = OrderedDict()
         self._sets_by_label: SelectorIndex[PodSet] = SelectorIndex()
-        self._wishes: Wishes | None = None
-        """None until a decision first asks for them"""
+        self._wishes = Wishes()
         self.serial = 0
         """Number of changes so far"""
-        self._nominated: dict[str, dict[ObjectKey, Pod]] = {}
-        self._nominated_to: dict[ObjectKey, str] = {}
+        self._nominees: dict[ObjectKey, Pod] = {}
+        """Pods without a node that are nominated to one"""
 
     # -- nodes
 
@@ -161,8 +160,7 @@ class Residents(Forkable):
 
     def nominee(self, key: ObjectKey) -> Pod | None:
         """A pod that is nominated to a node; None if it is not."""
-        node = self._nominated_to.get(key)
-        return None if node is None else self._nominated[node][key]
+        return self._nominees.get(key)
 
     def place(self, key: ObjectKey, pod: Pod | None, node: str = "") -> Moved:
         """Set the node of a pod; None if it has none or is gone."""
@@ -206,30 +204,21 @@ class Residents(Forkable):
         With our gate, no pod is nominated by kube-scheduler: what it says is a hint of ours, which keeps no
         room. It may outlive the room that is held, such as after a restart.
         """
-        node = ""
-        if pod is not None and not pod.finished and not pod.gated:
-            node = pod.status.nominated_node_name
-        before = self._nominated_to.get(key, "")
-        if not node and not before:
-            return False
-        self.serial += 1
-        if before and before != node:
-            del self._nominated[before][key]
-            if not self._nominated[before]:
-                del self._nominated[before]
-            del self._nominated_to[key]
-        if node and pod is not None:
-            self._nominated.setdefault(node, {})[key] = pod
-            self._nominated_to[key] = node
-        return before != node
+        known = pod is not None and not pod.finished and not pod.gated and pod.status.nominated_node_name
+        before, now = self._nominees.get(key), pod if known else None
+        self.serial += before is not None or now is not None
+        if now is None:
+            self._nominees.pop(key, None)
+        else:
+            self._nominees[key] = now
+        return (before and before.status.nominated_node_name) != (now and now.status.nominated_node_name)
 
     def nominated(self, pod: Pod) -> dict[str, list[Pod]]:
         """The pods of equal or higher priority that are nominated to nodes, without the pod itself."""
         found: dict[str, list[Pod]] = {}
-        for node, pods in self._nominated.items():
-            for key, other in pods.items():
-                if key != pod.key and (other.spec.priority or 0) >= (pod.spec.priority or 0):
-                    found.setdefault(node, []).append(other)
+        for key, other in self._nominees.items():
+            if key != pod.key and (other.spec.priority or 0) >= (pod.spec.priority or 0):
+                found.setdefault(other.status.nominated_node_name, []).append(other)
         return found
 
     def asks_for_namespaces(self, pod: Pod, terms: Iterable[Term]) -> bool:
@@ -263,11 +252,6 @@ class Residents(Forkable):
 
     def wishes(self, pod: Pod, *, but: Collection[ObjectKey]) -> dict[Wish, Amounts]:
         """What pods on nodes would like that select a pod: (N,) how many have the wish, without `but`."""
-        if self._wishes is None:
-            self._wishes = Wishes()
-            for one in self._residents.values():
-                if self._at[one.row] >= 0:
-                    self._wishes.count(one.pod, int(self._at[one.row]), 1)
         found = {}
         for wish, by_row in self._wishes.about(pod, self.namespaces.labels_of):
             column = np.zeros(self._nodes, dtype=np.int64)
@@ -377,8 +361,7 @@ class Residents(Forkable):
         """Add a pod to all columns at the row of its node, or remove it; return whether a set changed."""
         self.serial += 1
         self._at[one.row] = at if sign > 0 else -1
-        if self._wishes is not None:
-            self._wishes.count(one.pod, at, sign)
+        self._wishes.count(one.pod, at, sign)
         for port in one.ports:
             self._ports.add(port, at, sign)
         for term in one.terms:

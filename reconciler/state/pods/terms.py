@@ -6,7 +6,7 @@ Source: core/v1, PodAffinityTerm and ContainerPort; FIT-1 to FIT-7, PREF-4.
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
+from reconciler.api.objects.changes import Change, versions
 from reconciler.api.objects.core import Namespace, Pod, PodAffinity, PodAffinityTerm
 from reconciler.api.objects.selectors import LabelSelector, Requirement, Selector
 from reconciler.errors import Rejected
@@ -79,21 +79,13 @@ class Namespaces(Forkable):
         """Apply a change of namespaces; return whether labels changed."""
         if change.kind != KIND:
             return False
-        match change:
-            case Changed(object=Namespace() as one):
-                before = self._known.get(one.key.name)
-                self._known[one.key.name] = one
-                return before is None or before.metadata.labels != one.metadata.labels
-            case Removed(key=key) | Refused(key=key):
-                return self._known.pop(key.name, None) is not None
-            case Replaced(objects=objects):
-                listed = {one.key.name: one for one in objects if isinstance(one, Namespace)}
-                changed = {name: one.metadata.labels for name, one in listed.items()} != {
-                    name: one.metadata.labels for name, one in self._known.items()
-                }
-                self._known = listed
-                return changed
-        return False
+        changed = False
+        for key, one in versions(change, Namespace, [known.key for known in self._known.values()]):
+            before = self._known.pop(key.name, None)
+            if one is not None:
+                self._known[key.name] = one
+            changed |= (before and before.metadata.labels) != (one and one.metadata.labels)
+        return changed
 
 
 ANY = "0.0.0.0"

@@ -5,7 +5,7 @@ Source: VOL-7, VOL-8. N rows of nodes, as the table of nodes numbers them.
 
 from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import ref
 
 import numpy as np
@@ -17,7 +17,7 @@ from reconciler.api.objects.changes import Change
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.quantity import INT64_MAX
-from reconciler.api.objects.selectors import LabelSelector, NodeSelector, Selector
+from reconciler.api.objects.selectors import NodeSelector, Selector
 from reconciler.api.objects.storage import (
     NO_PROVISIONER,
     CSIStorageCapacity,
@@ -29,30 +29,10 @@ from reconciler.errors import Rejected
 from reconciler.state.volumes.objects import StorageObjects
 from reconciler.state.volumes.uses import Attached, Promised, Uses
 
+if TYPE_CHECKING:  # they have what is here
+    from reconciler.state.nodes.table import Nodes
+
 FILESYSTEM = "Filesystem"
-
-
-class LabelledNodes(Protocol):
-    """The labels of all nodes."""
-
-    @property
-    def labels_serial(self) -> int:
-        """Number of changes of nodes so far."""
-
-    def every(self) -> Mask:
-        """All rows."""
-
-    def usable(self, selector: NodeSelector) -> Rows:
-        """The rows that a volume's node affinity selects, in order."""
-
-    def selected(self, selector: LabelSelector) -> Rows:
-        """The rows that a label selector selects, in order. Raises Rejected if it cannot be parsed."""
-
-    def row_of(self, name: str) -> int | None:
-        """The row of a node; None if there is none."""
-
-    def with_values(self, key: str, values: Sequence[str]) -> Rows:
-        """The rows whose label has one of these values, in order."""
 
 
 class _Kind(NamedTuple):
@@ -85,21 +65,21 @@ class _Group(Struct, frozen=True):
 class Available:
     """Tables of classes, made when a decision asks, until something in them changes."""
 
-    def __init__(self, objects: StorageObjects, nodes: LabelledNodes, promised: Promised) -> None:
+    def __init__(self, objects: StorageObjects, nodes: "Nodes", promised: Promised) -> None:
         self._objects = objects
         self._promised = promised
         self.follow(nodes)
         self._groups: dict[str, tuple[tuple[int, int], _Group]] = {}
         self._room: dict[str, tuple[tuple[int, int], tuple[Spans, Amounts]]] = {}
 
-    def follow(self, nodes: LabelledNodes) -> None:
+    def follow(self, nodes: "Nodes") -> None:
         """Use the labels of these nodes, which have this: a fork that is dropped must not be a cycle, or all
         pods that it knows stay until the next full collection.
         """
         self._nodes_of = ref(nodes)
 
     @property
-    def _nodes(self) -> LabelledNodes:
+    def _nodes(self) -> "Nodes":
         found = self._nodes_of()
         assert found is not None
         return found
@@ -217,7 +197,7 @@ class Available:
                 inside = self._nodes.every()
                 for one in term.match_label_expressions:
                     rows = np.zeros(len(inside), dtype=np.bool_)
-                    rows[self._nodes.with_values(one.key, one.values)] = True
+                    rows[self._nodes.labels.rows_with(one.key, one.values)] = True
                     inside &= rows
                 found |= inside
         return found
@@ -346,9 +326,7 @@ def _labelled(volumes: Sequence[PersistentVolume], among: Mask, selector: Select
 class VolumeState:
     """Follows storage objects, nodes, and pods on nodes."""
 
-    def __init__(
-        self, nodes: LabelledNodes, rows: Mapping[str, int], *, complete: bool, considered: bool
-    ) -> None:
+    def __init__(self, nodes: "Nodes", rows: Mapping[str, int], *, complete: bool, considered: bool) -> None:
         """`rows` are those of `Attached`, `complete` is that of `StorageObjects`."""
         self.considered = considered
         """Whether storage objects decide where pods can run"""

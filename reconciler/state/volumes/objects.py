@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
-from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
+from reconciler.api.objects.changes import Change, versions
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
@@ -73,16 +73,11 @@ class StorageObjects:
         """Apply a change; return the relevant differences as (before, after) of each object."""
         if change.kind not in STORAGE:
             return []
-        match change:
-            case Changed(object=thing):
-                pairs = [self._put(change.kind, thing)]
-            case Removed(key=key) | Refused(key=key):
-                pairs = [self._drop(change.kind, key)]
-            case Replaced(objects=objects):
-                listed = {thing.key for thing in objects}
-                gone = [key for key in self._keys(change.kind) if key not in listed]
-                pairs = [self._drop(change.kind, key) for key in gone]
-                pairs += [self._put(change.kind, thing) for thing in objects]
+        kind = change.kind
+        pairs = [
+            self._drop(kind, key) if thing is None else self._put(kind, thing)
+            for key, thing in versions(change, ApiObject, [one.key for one in self._shelf(kind).values()])
+        ]
         found = [(before, after) for before, after in pairs if _relevant(before) != _relevant(after)]
         self.serial += bool(found)
         return found
@@ -116,9 +111,6 @@ class StorageObjects:
         metadata = {**(template.get("metadata") or {}), "name": name, "namespace": pod.key.namespace}
         raw = {"metadata": {**metadata, "ownerReferences": [owner]}, "spec": spec}
         return PersistentVolumeClaim.model_validate(raw)
-
-    def _keys(self, kind: str) -> list[ObjectKey]:
-        return [thing.key for thing in self._shelf(kind).values()]
 
     def _shelf(self, kind: str) -> dict[Any, Any]:
         shelves: dict[str, dict[Any, Any]] = {

@@ -20,8 +20,8 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.cluster.client import Client
 from reconciler.cluster.kinds import config_map
 from reconciler.control.demand import EVERY, DemandConfigMap, DemandLearner, Kept, PoliciesInUse
-from reconciler.control.dispatching import WorkloadRoster
 from reconciler.control.intake import Intake
+from reconciler.control.units import WorkloadRoster
 from reconciler.embedded import ApiServer
 from tests.tools.running_reconciler import reached
 from tests.tools.scenario import asking
@@ -287,7 +287,7 @@ def test_the_pods_of_a_workload_are_those_that_name_it_now(changes: list[tuple[O
             pods[name] = of(name, workload)
         roster.note(name, pods.get(name))
         for asked in WORKLOADS:
-            assert roster.pods(asked) == {
+            assert roster.users(asked) == {
                 name
                 for name, one in pods.items()
                 if (name.namespace, one.metadata.annotations.get(WORKLOAD)) == asked

@@ -264,7 +264,7 @@ async def test_an_unreadable_object_is_forgotten_when_it_is_gone(gone):
         picture.take(Replaced("ResourceClaim", (), (refused,)))
     assert [line["kind"] for line in lines] == ["ResourceSlice", "ResourceClaim", "ResourceClaim"]
     picture.take(gone)
-    assert list(picture._refused._refused) == [("ResourceSlice", key("s"))]
+    assert list(picture.store.refused) == [("ResourceSlice", key("s"))]
 
 
 async def test_a_claim_from_an_answer_is_not_brought_back_to_life():

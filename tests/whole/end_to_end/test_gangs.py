@@ -10,7 +10,7 @@ from reconciler.api.validation.served_kinds import POD, POD_GROUP
 from reconciler.api.versions.kinds import KINDS
 from reconciler.control.decisions.allocating import Ungated, Waits
 from reconciler.control.decisions.every import GangGivenBack, GangPlaced
-from reconciler.control.gangs import search
+from reconciler.control.gangs.search import GangSearch
 from tests.tools.faulty_transport import Held, answer
 from tests.tools.gangs import annotated, coscheduling_group, grouped, labelled, pod_group
 from tests.tools.running_reconciler import Cluster, Running, reconciling
@@ -62,7 +62,7 @@ async def test_all_claims_are_written_before_the_first_gate_is_removed():
 
 
 async def test_a_long_search_runs_beside_the_loop(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(search, "QUICK_STEPS", 0)
+    monkeypatch.setattr(GangSearch, "quick_steps", 0)
     cluster = fleet("a", "a")
     cluster.load(claim("c0"), claim("c1"))
     async with reconciling(cluster, **SLOW) as running:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from reconciler.control import background_search
+from reconciler.control.background_search import BackgroundSearch
 from tests.tools.simulation.campaign import EXTENDED, TURNS, main, played
 from tests.tools.simulation.schedule import (
     ANNOUNCED,
@@ -42,7 +42,7 @@ def test_in_memory(seed: int, report: Report):
 @pytest.mark.parametrize("seed", range(100, 103))
 def test_where_every_search_is_long(seed: int, report: Report, monkeypatch: pytest.MonkeyPatch):
     """Each goes to a thread, and the world goes on meanwhile."""
-    monkeypatch.setattr(background_search, "QUICK_STEPS", 0)
+    monkeypatch.setattr(BackgroundSearch, "quick_steps", 0)
     play(report, seed)
 
 

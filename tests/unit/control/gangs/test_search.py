@@ -10,7 +10,7 @@ import pytest
 from reconciler.allocation.dra.budget import Unfinished
 from reconciler.allocation.gangs.kinds import GangGranted, GangUnsatisfied
 from reconciler.api.objects.gangs import GangKey, GangSource
-from reconciler.control.gangs import search
+from reconciler.control import background_search
 from reconciler.control.gangs.planner import GangPlanner, Solve
 from reconciler.control.gangs.search import Answer, GangSearch
 from reconciler.control.intake import Intake
@@ -44,7 +44,7 @@ class Searching:
         self.planner = GangPlanner(
             found.store, found.roster, found.gangs, found.groups, found.nodes.on_demand, claims
         )
-        self.search = GangSearch(found, self.planner, ours, steps=10_000)
+        self.search = GangSearch(found, ours, steps=10_000)
 
     def solve(self) -> Solve:
         step = self.planner.next(G)
@@ -65,7 +65,7 @@ class Searching:
 
 @pytest.fixture(autouse=True)
 def _everything_is_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "QUICK_STEPS", 0)
+    monkeypatch.setattr(GangSearch, "quick_steps", 0)
 
 
 def nodes_of(found: Any) -> list[str]:
@@ -123,7 +123,7 @@ async def test_a_refusal_says_how_many_fit():
 async def test_what_changed_since_the_search_counts_for_a_refusal_that_is_outdated(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(search, "REPEATS", 1)
+    monkeypatch.setattr(background_search, "REPEATS", 1)
     monkeypatch.setattr(GangSearch, "on_loop", Mock(side_effect=Unfinished))
     world = Searching(*(taken(f"t{at}", f"n{at}") for at in range(3)))
     assert world.ask() is None

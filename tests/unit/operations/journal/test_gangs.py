@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.core import Node
 from reconciler.app.control import recording as begin
-from reconciler.control import background_search
+from reconciler.control.background_search import BackgroundSearch
 from reconciler.control.decisions.allocating import Waits
 from reconciler.control.decisions.every import GangPlaced
-from reconciler.control.gangs import search as gang_search
+from reconciler.control.gangs.search import GangSearch
 from reconciler.control.inputs import Answered
 from reconciler.operations.journal.entries import decode, encode, lines, paths
 from reconciler.operations.journal.recording import Recorder
@@ -147,8 +147,8 @@ def test_a_run_is_decided_again_in_the_same_way(
 def test_what_threads_searched_is_decided_again_from_where_they_began(
     what: dict[str, bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    for searching in (background_search, gang_search):
-        monkeypatch.setattr(searching, "QUICK_STEPS", 0)
+    for searching in (BackgroundSearch, GangSearch):
+        monkeypatch.setattr(searching, "quick_steps", 0)
     run(3, tmp_path, what, monkeypatch)
     whole = replay(tmp_path)
     assert (whole.different, whole.unknown) == ([], 0)

@@ -166,7 +166,7 @@ class History:
             if grant is None:
                 continue
             if self.random.random() < 0.7:
-                self.devices.observe(self.written(pod, grant.held.node, grant.text))
+                self.intake.observe_pod(self.written(pod, grant.held.node, grant.text))
             self.devices.forget(grant)
             return
 
@@ -242,7 +242,7 @@ def test_a_file_says_what_a_pod_holds_that_cannot_be_read_any_more(tmp_path: Pat
     (pod,) = history.known()
     grant = history.picture.assumed(pod.key)
     assert grant is not None
-    history.devices.observe(history.written(pod, "a", grant.text))
+    history.intake.observe_pod(history.written(pod, "a", grant.text))
     history.intake.take(Refused("Pod", pod.key, "why"))
     history.intake.take(Changed("Pod", Pod.model_validate(wants("p1", GPU))))
     history.decide()

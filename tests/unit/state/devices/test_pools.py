@@ -376,10 +376,10 @@ def test_a_view_equals_asking_every_pool(world: World):
         there = [pool for pool in asked if pool is not None]
         for pool in [] if reach.may_fail else topology.fleet.pools:
             concerned = [at for at, block in enumerate(pool.blocks) if reach.concerns(block, topology.rules)]
-            found = AskedBlocks(pool.blocks, pool.offsets, topology.rules).by(reach)
-            assert found.blocks == concerned
+            blocks, reached = AskedBlocks(pool.blocks, pool.offsets, topology.rules).by(reach)
+            assert blocks == concerned
             for at in concerned:
-                here = found.devices[pool.offsets[at] : pool.offsets[at + 1]]
+                here = reached[pool.offsets[at] : pool.offsets[at + 1]]
                 assert here.tolist() == reach.devices(pool.blocks[at]).tolist()
         expected = [pool.pool for pool in sorted(there, key=lambda pool: pool.has_binding_conditions)]
         assert [pool.pool for pool in topology.view(name).pools] == expected
@@ -395,9 +395,9 @@ def test_a_node_asks_only_the_slices_of_a_large_pool_that_name_it():
     topology = snapshot(node("n", zone="a"), node("m"), *slices).topology
     (pool,) = topology.fleet.pools
     asked = {
-        name: AskedBlocks(pool.blocks, pool.offsets, topology.rules)
-        .by(Reach(topology.nodes[name], topology.fleet.vocabulary))
-        .blocks
+        name: AskedBlocks(pool.blocks, pool.offsets, topology.rules).by(
+            Reach(topology.nodes[name], topology.fleet.vocabulary)
+        )[0]
         for name in ("n", "m")
     }
     assert asked == {"n": [0, 2, 3], "m": [1, 3]}

@@ -105,7 +105,7 @@ def test_a_selector_that_is_added_while_a_fleet_is_read_does_not_concern_it(monk
         return ask
 
     monkeypatch.setattr(SelectorIndex, "codes", while_another_is_added(SelectorIndex.codes))
-    places, found = topology.selected()
+    places, found = topology.selected.pairs
     assert (places.tolist(), found.tolist()) == ([0], [0])
     assert Reach(topology.nodes["n"], vocabulary).matching.all()
 
@@ -123,12 +123,12 @@ def test_who_selects_whom_is_kept_while_neither_selectors_nor_labels_change():
     change(world, made("two"))
     second = world.snapshot().topology
     assert second is not first
-    assert second._selected is first._selected
+    assert second.selected is first.selected
     change(world, node("m", zone="a"))
     third = world.snapshot().topology
-    assert third._selected is not second._selected
+    assert third.selected is not second.selected
     assert pairs_of(third) == {"m": [0], "n": [0]}
-    assert [topology.selected_sums(np.array([7])).tolist() for topology in (first, third)] == [[0, 7], [7, 7]]
+    assert [topology.selected.sums(np.array([7])).tolist() for topology in (first, third)] == [[0, 7], [7, 7]]
     change(world, resource_slice("s", [device("B", nodeName="m")], perDeviceNodeSelection=True))
     assert pairs_of(world.snapshot().topology) == {}
 
@@ -139,7 +139,7 @@ def change(world: Store, raw: Object) -> None:
 
 def pairs_of(topology: Topology) -> dict[str, list[int]]:
     found: dict[str, list[int]] = {}
-    for place, code in zip(*(column.tolist() for column in topology.selected()), strict=True):
+    for place, code in zip(*(column.tolist() for column in topology.selected.pairs), strict=True):
         found.setdefault(topology.order[place], []).append(code)
     return found
 
