@@ -12,7 +12,14 @@ from random import random
 import structlog
 from msgspec import Struct
 
-from reconciler.aio.tasks import COLLECTIONS, Stopped, forever, give_memory_back, unless
+from reconciler.aio.tasks import (
+    COLLECTIONS,
+    Stopped,
+    forever,
+    give_memory_back,
+    keep_large_blocks_apart,
+    unless,
+)
 from reconciler.api.migrate.special_claims import mapping, read_map
 from reconciler.api.plugins import PLUGINS
 from reconciler.app.control import Start, build_control, learner_of, placing, recording, switches, watch_job
@@ -117,6 +124,7 @@ async def spare_the_collector(intake: Intake) -> None:
     """Listed objects stay, as do the pools that are built of them; to traverse them at every collection would
     block the loop for tens of milliseconds with ten thousand devices. That holds during a long listing, too.
     """
+    keep_large_blocks_apart()
     before = gc.get_threshold()
     gc.set_threshold(*COLLECTIONS)
     gc.freeze()  # modules and classes
