@@ -175,7 +175,8 @@ def lack(have: Amounts, needs: Sequence[int], numbers: Sequence[int], far: int =
     least = min((need for need in needs if need), default=0)
     if not least:
         return 0
-    usable = int((np.clip(have, 0, wanted) // least).sum()) * least + far
+    most = min(wanted, np.iinfo(np.int64).max)  # the oldest NumPy clips by nothing larger
+    usable = int((np.clip(have, 0, most) // least).sum()) * least + far
     return max(wanted - usable, 0)
 
 
