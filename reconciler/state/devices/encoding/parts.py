@@ -180,9 +180,9 @@ class Encoder:
             own = [described[row] for row in rows]
             codes: list[Sequence[int]] = []
             for interner, written in layout.columns:
-                values = [attributes[written] for attributes in own]
-                texts = [value.get("string") for value in values]
+                texts = [attributes[written].get("string") for attributes in own]
                 if None in texts:
+                    values = [attributes[written] for attributes in own]
                     codes.append(self._codes(values, interner, rows, unreadable))
                 else:
                     codes.append(interner.codes(texts))  # type: ignore[arg-type]
@@ -245,7 +245,12 @@ class Encoder:
                     one.counter_set,
                     bool(one.compatibility_groups),
                     tuple(one.counters),
-                    tuple([_drawn(counter) for counter in one.counters.values()]),
+                    tuple(
+                        [
+                            counter["value"].nanos if "value" in counter else _asked(counter)
+                            for counter in one.counters.values()
+                        ]
+                    ),
                 )
                 for one in consumed
             ]
@@ -307,10 +312,8 @@ class Encoder:
         return self._columns.setdefault(names, names)
 
 
-def _drawn(counter: slices.Counter) -> int | str:
-    """The billionths that a device draws, or the capacity of which its request says them."""
-    if "value" in counter:
-        return counter["value"].nanos
+def _asked(counter: slices.Counter) -> int | str:
+    """The capacity of which a request says how much a device draws; 0 for nothing."""
     return counter["valueFrom"].get("capacityName", 0) if "valueFrom" in counter else 0
 
 

@@ -45,12 +45,11 @@ class Interner(Generic[T]):
 
     def codes(self, values: Sequence[T]) -> Sequence[int]:
         """The codes of values that are their own keys."""
-        parts, found = self._codes, list[int]()
-        for value in values:
-            codes = parts[0] if len(parts) == 1 else parts[hash(value) % PARTS]
-            known = codes.get(value)
-            found.append(self.code(value) if known is None else known)
-        return found
+        if len(self._codes) == 1:
+            found = [*map(self._codes[0].get, values)]
+            if None not in found:
+                return found  # type: ignore[return-value]
+        return [self.code(value) for value in values]
 
     def find(self, key: Hashable) -> int:
         """The code of a known value, else UNKNOWN."""
