@@ -1,6 +1,6 @@
 """`dra-reconciler drain`: whether everything that uses nodes or devices can go elsewhere. Writes nothing."""
 
-import sys
+from functools import partial
 from typing import TextIO
 
 import click
@@ -13,7 +13,7 @@ from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
 from reconciler.cli.make_room import leaving_table
 from reconciler.cli.names import completing
 from reconciler.cli.options import fleet_options
-from reconciler.cli.output import Console, echo_value, print_line, print_table, track_progress
+from reconciler.cli.output import Console, print_line, print_table, show, track_progress
 from reconciler.cli.world import read_world
 from reconciler.errors import counted
 
@@ -53,10 +53,7 @@ def drain(
         world = read_world(files, connection, rules, progress, budgets=True)
         progress.stage("placing")
         answer = draining.drain(world, _remove(world, frozenset(nodes), pool, driver_version, taint))
-    if output == "table":
-        print_drain(answer, sys.stdout)
-    else:
-        echo_value(answer.as_json(), output)
+    show(output, partial(print_drain, answer), answer.as_json)
     exit_unless(answer.empties)
 
 

@@ -1,7 +1,7 @@
 """`dra-reconciler fit`: how many pods of some sets would fit now, and where."""
 
-import sys
 from collections import Counter
+from functools import partial
 from typing import TextIO
 
 import click
@@ -16,7 +16,7 @@ from reconciler.cli import options
 from reconciler.cli.connection import Connection
 from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
 from reconciler.cli.input import read_first_file_and_all
-from reconciler.cli.output import Console, Table, echo_value, print_line, print_table, track_progress
+from reconciler.cli.output import Console, Table, print_line, print_table, show, track_progress
 from reconciler.cli.rule_options import release_and_rules_options, steps_option
 from reconciler.cli.world import read_world
 from reconciler.errors import counted
@@ -56,10 +56,7 @@ def fit(files: tuple[str, ...], connection: Connection, output: str, rules: Sema
         progress.stage("placing")
         with world.trial() as trial:
             result = fit_sets(question, trial, steps=steps)
-    if output == "table":
-        print_fit(result, sys.stdout)
-    else:
-        echo_value(as_json(result), output)
+    show(output, partial(print_fit, result), partial(as_json, result))
     exit_unless(result.all_fit)
 
 

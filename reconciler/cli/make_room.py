@@ -1,7 +1,7 @@
 """`dra-reconciler make-room`: which pods have to leave so that something fits."""
 
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, TextIO
 
 import click
@@ -22,7 +22,7 @@ from reconciler.cli.connection import Connection
 from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
 from reconciler.cli.names import completing
 from reconciler.cli.options import fleet_options, namespace_of, namespace_option
-from reconciler.cli.output import Console, Table, echo_value, print_line, print_table, track_progress
+from reconciler.cli.output import Console, Table, print_line, print_table, show, track_progress
 from reconciler.cli.world import read_world
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve
 from reconciler.control.handler import Blocked, Decide
@@ -104,18 +104,13 @@ def make_room(
         progress.stage("making room")
         world = replace(world, own=waiting.wanted.own)
         advice = find_room(waiting.wanted, world, moves_only=moves_only, tries=tries)
-    if output == "table":
-        print_advice(advice, sys.stdout)
-    else:
-        echo_value(advice.as_json(), output)
+    show(output, partial(print_advice, advice), advice.as_json)
     exit_unless(advice.fits)
 
 
 def _print_message(key: ObjectKey, waiting: Waiting, output: str) -> None:
-    if output == "table":
-        print_line(Console(sys.stdout), f"{key}: {waiting.message}")
-    else:
-        echo_value({"wanted": str(key), "fits": waiting.placed, "message": waiting.message}, output)
+    said = {"wanted": str(key), "fits": waiting.placed, "message": waiting.message}
+    show(output, lambda out: print_line(Console(out), f"{key}: {waiting.message}"), lambda: said)
 
 
 def print_advice(advice: Advice, out: TextIO) -> None:

@@ -305,6 +305,14 @@ def echo_value(value: Any, output: str) -> None:
         click.echo(yaml.safe_dump(value, sort_keys=False), nl=False)
 
 
+def show(output: str, printed: Callable[[TextIO], None], value: Callable[[], Any]) -> None:
+    """Print an answer as a table, or its value as `output`."""
+    if output == "table":
+        printed(sys.stdout)
+    else:
+        echo_value(value(), output)
+
+
 def as_list(objects: Sequence[dict[str, Any]]) -> str:
     """Objects as one JSON List."""
     return json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)}, indent=2) + "\n"

@@ -1,8 +1,8 @@
 """`dra-reconciler whatif`: whether and where claims would fit, how often, and which claims are lost."""
 
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import TextIO
 
 import click
@@ -116,7 +116,7 @@ def whatif(
             steps=steps,
             policies=policies,
         )
-    _print_result(result, units, output)
+    printing.show(output, partial(print_answer, result, units), partial(simulation.as_json, result))
     exit_unless(result.fits)
 
 
@@ -173,13 +173,6 @@ def _listed(
             raise
         machines = []
     return list(read_valid(listed)), list(read_valid(machines)), held
-
-
-def _print_result(result: simulation.Answer, units: tuple[Unit | Gang, ...], output: str) -> None:
-    if output == "table":
-        print_answer(result, units, sys.stdout)
-    else:
-        printing.echo_value(simulation.as_json(result), output)
 
 
 SHOWN_COPIES = 20

@@ -6,7 +6,7 @@ from pathlib import PurePath
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-from reconciler.analysis.doctor import claims, exclusion, findings, limits, manifests, slices
+from reconciler.analysis.doctor import claims, exclusion, findings, manifests, slices
 from reconciler.analysis.doctor.findings import RULES, DoctorInput, Finding, Rule, Severity
 from reconciler.api.plugins import PLUGINS
 
@@ -92,8 +92,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     claims.claim_entries,
     claims.missing_claims,
     claims.group_trees,
-    limits.api_rules,
-    limits.limits,
+    manifests.api_rules,
+    manifests.limits,
     slices.incomplete,
     slices.obsolete,
     slices.disagreeing,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from kernels.fit import fits
+from kernels.fit import fits, total_draw
 from kernels.groups import distinct
 from kernels.types import Amounts, Codes, Rows
 from reconciler.allocation.alignment.deciding import PreferenceKey, decide
@@ -381,10 +381,7 @@ def _overdrawn(answer: Granted, names: Collection[str], snapshot: Snapshot) -> I
     fleet, occupancy = snapshot.fleet, snapshot.occupancy
     devices = dict.fromkeys(r.id for plan in answer.plans for r in plan.allocation.devices.results)
     rows = [row for device in devices for row in fleet.rows_of(device) if not occupancy.sharing[row]]
-    drawn = np.zeros_like(occupancy.left)
-    for k in range(fleet.sets.shape[1]):
-        drawing = np.array([row for row in rows if fleet.sets[row, k] >= 0], dtype=np.intp)
-        np.add.at(drawn, fleet.sets[drawing, k], fleet.table[fleet.draws[drawing, k]])
+    drawn = total_draw(len(fleet.totals), fleet.table, fleet.sets[rows], fleet.draws[rows])
     for number, place in np.argwhere(drawn > np.maximum(occupancy.left, 0)).tolist():
         columns = fleet.set_columns[number]
         if place < len(columns.counters) and columns.counters[place] in names:

@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Struct
 
 from kernels.bounds import Weights, forced, freed_draws, nth_of_group, sums_of_group, whole
-from kernels.fit import fits
+from kernels.fit import fits, total_draw
 from kernels.groups import distinct, distinct_pairs
 from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.dra.availability import available
@@ -120,10 +120,8 @@ class Holds:
     def most(self) -> Amounts:
         """(S, C) what is left of the counter sets when all units have left."""
         fleet, rows = self._snapshot.fleet, distinct(self._leaving[0])
-        most = self._snapshot.occupancy.left.copy()
-        for k in range(fleet.sets.shape[1]):
-            drawing = rows[fleet.sets[rows, k] >= 0]
-            np.add.at(most, fleet.sets[drawing, k], fleet.table[fleet.draws[drawing, k]])
+        drawn = total_draw(len(fleet.totals), fleet.table, fleet.sets[rows], fleet.draws[rows])
+        most = self._snapshot.occupancy.left + drawn
         for device, units in self._snapshot.occupancy.requested.items():
             first = int(fleet.first_set[fleet.index[device.pool_id]])
             for place, much in units.items():

@@ -260,7 +260,7 @@ EVICTING: dict[str, Mutant] = {
     "pods of others are evicted": _swap(moving, "allocated_by_us", lambda *_: True),
     "whole gangs are evicted": _swap(RoomPlan, "acts", property(lambda self: not self.refused)),
     "plans outlive what they rest on": _swap(ground, "_different", lambda *_: iter(())),
-    "plans outlive what the pod must mind": _swap(ground, "_surroundings", lambda *_: iter(())),
+    "plans outlive what the pod must mind": _swap(ground, "surroundings", lambda *_: ()),
     "a new leader holds nothing": _swap(held_room, "_read_with_retries", _nothing_read),
     "eviction requests stay": _swap(Evictor, "withdraw", _nothing_read),
     "a leader in between is forgotten": _swap(Evictor, "stand_by", lambda _: None),
