@@ -4,7 +4,6 @@ share no counter set.
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
@@ -195,14 +194,6 @@ def kinds_by_value(
             bits &= np.where(np.logical_or.reduce([column == code for code in codes]), -1, ~served)
         ways.append(bits)
     return ways
-
-
-@lru_cache
-def singles_and_pairs(kinds: int) -> Amounts:
-    """(K, W) sums of the counts of each kind, and of each pair."""
-    one = np.eye(kinds, dtype=np.int64)
-    first, second = np.triu_indices(kinds, 1)
-    return np.concatenate([one, one[:, first] + one[:, second]], axis=1)
 
 
 MOST_STATES = 1 << 14

@@ -32,7 +32,6 @@ from reconciler.allocation.dra.proof_tables import (
     group_state,
     groups_of,
     kinds_by_value,
-    singles_and_pairs,
     table_of,
 )
 from reconciler.allocation.dra.request_options import MAX_RESULTS, Slot
@@ -241,10 +240,10 @@ class _Trial:
         """Whether some counts took too long"""
 
     def _sums(self, kinds: int, drawn: Amounts) -> tuple[Amounts, Mask, Mask]:
-        """(K, W) sums of counts that are compared first: each kind, each pair, those of each rule, all."""
+        """(K, W) sums of counts that are compared first: each kind, those of each rule, all."""
         of_rules = [np.array([[rule.bits >> kind & 1] for kind in range(kinds)]) for rule in self._rules]
-        every = np.ones((kinds, 1), dtype=np.int64)
-        weights = np.concatenate([singles_and_pairs(kinds), *of_rules, every, drawn], axis=1)
+        single, every = np.eye(kinds, dtype=np.int64), np.ones((kinds, 1), dtype=np.int64)
+        weights = np.concatenate([single, *of_rules, every, drawn], axis=1)
         inside = np.zeros((2, weights.shape[1]), dtype=np.bool_)
         for rule, mine in zip(self._rules, of_rules, strict=True):
             if rule.match or not rule.inner:
