@@ -10,25 +10,14 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
+from reconciler.plugins.koordinator import vocabulary as koord
 from reconciler.plugins.koordinator.annotations import RESTRICTED, PartitionSpec
 from reconciler.plugins.koordinator.demand import Demand, Failure, Instance, Status, insufficient
 from reconciler.plugins.koordinator.holdings import Allocation, Grant, Holdings, excluded_minors
 from reconciler.plugins.koordinator.machine import REQUIRED, Level, Machine, serving
 from reconciler.plugins.koordinator.partitions import Candidates, broken_by, choices
-from reconciler.plugins.koordinator.vocabulary import (
-    GPU,
-    NOTHING,
-    Rules,
-    Shares,
-    VirtualFunction,
-    any_left,
-    device_score,
-    fits,
-    least,
-    minus,
-)
 
-ByMinor = Mapping[int, Shares]
+ByMinor = Mapping[int, koord.Shares]
 
 
 class Takeover(Struct, frozen=True):
@@ -48,7 +37,7 @@ class Attempt(Struct, frozen=True):
     demand: Demand
     machine: Machine
     holdings: Holdings
-    rules: Rules
+    rules: koord.Rules
     takeover: Takeover
     free: Mapping[str, ByMinor]
     """Device type -> candidate minor -> free shares."""
@@ -58,33 +47,37 @@ class Attempt(Struct, frozen=True):
 
 
 def attempt(
-    demand: Demand, machine: Machine, holdings: Holdings, rules: Rules, takeover: Takeover
+    demand: Demand, machine: Machine, holdings: Holdings, rules: koord.Rules, takeover: Takeover
 ) -> Attempt:
     """Compute the candidate devices of a machine for a pod."""
     free: dict[str, ByMinor] = {}
     total: dict[str, ByMinor] = {}
     for kind in demand.requests:
         free[kind], total[kind] = _in_view(kind, demand, machine, holdings, rules, takeover)
-    seen = total.get(GPU, {})
-    used = {minor for minor in holdings.used.get(GPU, {}) if minor not in seen}
+    seen = total.get(koord.GPU, {})
+    used = {minor for minor in holdings.used.get(koord.GPU, {}) if minor not in seen}
     used |= {
-        minor for minor, shares in seen.items() if any_left(minus(shares, free[GPU].get(minor, NOTHING)))
+        minor
+        for minor, shares in seen.items()
+        if koord.any_left(koord.minus(shares, free[koord.GPU].get(minor, koord.NOTHING)))
     }
     return Attempt(demand, machine, holdings, rules, takeover, free, total, frozenset(used))
 
 
-def node_free(kind: str, machine: Machine, holdings: Holdings, preemptible: ByMinor) -> dict[int, Shares]:
+def node_free(
+    kind: str, machine: Machine, holdings: Holdings, preemptible: ByMinor
+) -> dict[int, koord.Shares]:
     """Minor -> free shares, including preemptible ones."""
     used = holdings.used.get(kind, {})
-    found: dict[int, Shares] = {}
+    found: dict[int, koord.Shares] = {}
     for minor, capacity in machine.capacity.get(kind, {}).items():
-        taken = used.get(minor, NOTHING)
-        found[minor] = minus(capacity, minus(taken, preemptible.get(minor, NOTHING)))
+        taken = used.get(minor, koord.NOTHING)
+        found[minor] = koord.minus(capacity, koord.minus(taken, preemptible.get(minor, koord.NOTHING)))
     return found
 
 
 def _in_view(
-    kind: str, demand: Demand, machine: Machine, holdings: Holdings, rules: Rules, takeover: Takeover
+    kind: str, demand: Demand, machine: Machine, holdings: Holdings, rules: koord.Rules, takeover: Takeover
 ) -> tuple[ByMinor, ByMinor]:
     hint = demand.hint(kind)
     capacity = machine.capacity.get(kind, {})
@@ -100,9 +93,9 @@ def _in_view(
     if takeover.designated is not None:
         required = {grant.minor: grant.shares for grant in takeover.designated.get(kind, ())}
         minors &= required.keys()
-        free = {minor: least(free[minor], required[minor]) for minor in minors}
+        free = {minor: koord.least(free[minor], required[minor]) for minor in minors}
     free = {minor: free[minor] for minor in sorted(minors)}
-    if not any(map(any_left, free.values())):
+    if not any(map(koord.any_left, free.values())):
         return {}, {}
     return free, {minor: capacity[minor] for minor in free}
 
@@ -164,13 +157,13 @@ def usable(at: Attempt, kind: str, needed: Instance, pcies: Collection[str] = ()
 
 def score_of(at: Attempt, kind: str, minor: int, needed: Instance) -> int:
     """The score of a candidate device."""
-    return device_score(at.rules.scoring, needed.each, at.total[kind][minor], at.free[kind][minor])
+    return koord.device_score(at.rules.scoring, needed.each, at.total[kind][minor], at.free[kind][minor])
 
 
 def grant_of(at: Attempt, kind: str, minor: int, needed: Instance) -> Grant | None:
     """The grant for one candidate device; None if the device does not fit."""
     free = at.free[kind][minor]
-    if not any_left(free) or not fits(needed.each, free):
+    if not koord.any_left(free) or not koord.fits(needed.each, free):
         return None
     if at.demand.hint(kind).vf_selector is None:
         return Grant(minor, needed.each)
@@ -178,7 +171,7 @@ def grant_of(at: Attempt, kind: str, minor: int, needed: Instance) -> Grant | No
     return None if vf is None else Grant(minor, needed.each, (vf,))
 
 
-def free_vf(at: Attempt, kind: str, minor: int) -> VirtualFunction | None:
+def free_vf(at: Attempt, kind: str, minor: int) -> koord.VirtualFunction | None:
     """The virtual function to allocate: the free matching one with the lowest bus id, compared as text."""
     selector = at.demand.hint(kind).vf_selector
     named = _designated_vfs(at, kind).get(minor)
@@ -282,11 +275,11 @@ def _partitions(at: Attempt, needed: Instance) -> list[tuple[Option, ...]] | Fai
     if not len(table.rows(needed.count)):
         message = "node(s) Unsupported number of GPU requests"
         return Failure("partition-size-unsupported", Status.NEVER, message)
-    free = at.free[GPU]
-    healthy = {minor for minor, shares in at.machine.capacity[GPU].items() if any_left(shares)}
+    free = at.free[koord.GPU]
+    healthy = {minor for minor, shares in at.machine.capacity[koord.GPU].items() if koord.any_left(shares)}
     in_view = healthy & free.keys()
     if not at.rules.upstream:
-        in_view = {minor for minor in in_view if fits(needed.each, free[minor])}
+        in_view = {minor for minor in in_view if koord.fits(needed.each, free[minor])}
     among = Candidates(used=at.used_gpus, healthy=healthy, usable=in_view)
     spec = at.demand.partition or ANY_PARTITION
     found = choices(table, needed.count, spec, among, at.rules.semantics)
@@ -296,7 +289,7 @@ def _partitions(at: Attempt, needed: Instance) -> list[tuple[Option, ...]] | Fai
 
 
 def _by_topology(at: Attempt, needed: Instance) -> tuple[Option, ...] | Failure:
-    required = REQUIRED.get(at.demand.hint(GPU).required_topology_scope, Level.NONE)
+    required = REQUIRED.get(at.demand.hint(koord.GPU).required_topology_scope, Level.NONE)
     several_parts = needed.shared and needed.count > 1
     if several_parts and required:
         message = "node(s) Unsupported Multi-Shared GPU"
@@ -305,12 +298,14 @@ def _by_topology(at: Attempt, needed: Instance) -> tuple[Option, ...] | Failure:
         return Failure("topology-missing", Status.NEVER, "node(s) missing GPU Topology Tree")
     broken = _broken(at, needed)
     if at.machine.tree is None or several_parts:
-        minors = tuple(grant.minor for grant in usable(at, GPU, needed))
+        minors = tuple(grant.minor for grant in usable(at, koord.GPU, needed))
         if broken:
             minors = tuple(sorted(minors, key=lambda minor: broken.get(minor, ())))
-        return (Option(minors, open_end=True),) if len(minors) >= needed.count else insufficient(GPU)
-    free = at.free[GPU]
-    fitting = {minor for minor, shares in free.items() if any_left(shares) and fits(needed.each, shares)}
+        return (Option(minors, open_end=True),) if len(minors) >= needed.count else insufficient(koord.GPU)
+    free = at.free[koord.GPU]
+    fitting = {
+        minor for minor, shares in free.items() if koord.any_left(shares) and koord.fits(needed.each, shares)
+    }
     least = min((broken[minor] for minor in fitting if minor in broken), default=())
     found = [
         scope
@@ -330,19 +325,21 @@ def _by_topology(at: Attempt, needed: Instance) -> tuple[Option, ...] | Failure:
         return tuple(Option(scope.minors) for scope in found)
     if required:
         return OUT_OF_SCOPE
-    return Failure(f"insufficient-devices:{GPU}", Status.LATER, "Insufficient GPU Devices")
+    return Failure(f"insufficient-devices:{koord.GPU}", Status.LATER, "Insufficient GPU Devices")
 
 
 def _broken(at: Attempt, needed: Instance) -> Mapping[int, tuple[int, ...]]:
     """GPU -> the free partitions that a part of it would break; empty where that does not matter (KOO-16)."""
     if at.rules.upstream or not needed.shared or at.machine.partitions is None:
         return {}
-    healthy = {minor for minor, shares in at.machine.capacity[GPU].items() if any_left(shares)}
-    return broken_by(at.machine.partitions, Candidates(at.used_gpus, healthy, at.free[GPU]))
+    healthy = {minor for minor, shares in at.machine.capacity[koord.GPU].items() if koord.any_left(shares)}
+    return broken_by(at.machine.partitions, Candidates(at.used_gpus, healthy, at.free[koord.GPU]))
 
 
 def _tree_score(at: Attempt, minor: int, needed: Instance) -> int:
     if not at.rules.upstream:
-        return score_of(at, GPU, minor, needed)
+        return score_of(at, koord.GPU, minor, needed)
     # The release swaps total and free here.
-    return device_score(at.rules.scoring, needed.each, at.free[GPU][minor], at.total[GPU][minor])
+    return koord.device_score(
+        at.rules.scoring, needed.each, at.free[koord.GPU][minor], at.total[koord.GPU][minor]
+    )

@@ -14,26 +14,18 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.pinning import pinned
 from reconciler.errors import Malformed
 from reconciler.plugins.koordinator import annotations
+from reconciler.plugins.koordinator import vocabulary as koord
 from reconciler.plugins.koordinator.annotations import DEVICE_LEVEL, PCIE_LEVEL, AllocatedDevice, Hint
 from reconciler.plugins.koordinator.demand import by_type, requested
 from reconciler.plugins.koordinator.machine import Machine
-from reconciler.plugins.koordinator.vocabulary import (
-    NOTHING,
-    TYPES,
-    DeviceInfo,
-    Shares,
-    VirtualFunction,
-    plus,
-    shares_of,
-)
 
 
 class Grant(Struct, frozen=True):
     """A device, or a part of one, that is allocated to a pod."""
 
     minor: int
-    shares: Shares
-    vfs: tuple[VirtualFunction, ...] = ()
+    shares: koord.Shares
+    vfs: tuple[koord.VirtualFunction, ...] = ()
     template: str = ""
 
 
@@ -49,7 +41,7 @@ def recorded(
         kind: tuple(
             Grant(
                 entry.minor,
-                shares_of(subject, entry.resources),
+                koord.shares_of(subject, entry.resources),
                 entry.extension.vfs if entry.extension else (),
                 entry.extension.gpu_shared_resource_template if entry.extension else "",
             )
@@ -92,7 +84,7 @@ class Holdings(Struct):
         self.alone += bool(policies)
         for kind, grant in _grants(allocation):
             before = self.used.setdefault(kind, {}).get(grant.minor)
-            self._use(kind, grant.minor, plus(before, grant.shares) if before else grant.shares)
+            self._use(kind, grant.minor, koord.plus(before, grant.shares) if before else grant.shares)
             self._holders[kind, grant.minor] += 1
             self._unmarked.add((kind, grant.minor))
             if grant.vfs:
@@ -107,7 +99,7 @@ class Holdings(Struct):
         allocation, policies = self._pods.pop(pod)
         self.alone -= bool(policies)
         for kind, grant in _grants(allocation):
-            before = self.used.setdefault(kind, {}).get(grant.minor, NOTHING)
+            before = self.used.setdefault(kind, {}).get(grant.minor, koord.NOTHING)
             self._use(kind, grant.minor, {name: n - grant.shares.get(name, 0) for name, n in before.items()})
             self._holders[kind, grant.minor] -= 1
             self._unmarked.add((kind, grant.minor))
@@ -125,7 +117,7 @@ class Holdings(Struct):
         """
         for kind, minor in self._unmarked:
             if self.is_held(kind, minor):
-                used = self.used.get(kind, {}).get(minor, NOTHING)
+                used = self.used.get(kind, {}).get(minor, koord.NOTHING)
                 vfs = frozenset(self._vfs.get((kind, minor), ()))
                 self._marks[kind, minor] = (kind, minor, frozenset(used.items()), vfs)
             else:
@@ -194,7 +186,7 @@ class Holdings(Struct):
         """Type and minor of every device held."""
         return (key for key, n in self._holders.items() if n > 0)
 
-    def _use(self, kind: str, minor: int, amounts: Shares) -> None:
+    def _use(self, kind: str, minor: int, amounts: koord.Shares) -> None:
         """Write without zeros: `used` must not depend on the order of changes."""
         left = {name: amount for name, amount in amounts.items() if amount}
         if left:
@@ -246,7 +238,7 @@ def holder_of_all(pod: Pod, machine: Machine | None) -> Holder | None:
         node,
         {
             kind: tuple(
-                Grant(minor, shares_of(str(pod.key), info.resources), _functions(info))
+                Grant(minor, koord.shares_of(str(pod.key), info.resources), _functions(info))
                 for minor, info in minors.items()
             )
             for kind, minors in devices.items()
@@ -259,12 +251,12 @@ def holder_of_all(pod: Pod, machine: Machine | None) -> Holder | None:
 def _types_of(pod: Pod) -> Collection[str]:
     """The types that a pod requests; all if that cannot be read either."""
     try:
-        return by_type(requested(pod)).keys() or TYPES
+        return by_type(requested(pod)).keys() or koord.TYPES
     except Malformed:
-        return TYPES
+        return koord.TYPES
 
 
-def _functions(info: DeviceInfo) -> tuple[VirtualFunction, ...]:
+def _functions(info: koord.DeviceInfo) -> tuple[koord.VirtualFunction, ...]:
     return tuple(function for group in info.vf_groups for function in group.vfs)
 
 

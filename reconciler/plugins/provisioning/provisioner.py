@@ -33,14 +33,7 @@ from reconciler.control.loop import Failures
 from reconciler.control.ownership import Ownership
 from reconciler.errors import Conflict, Gone, Paused, ReconcilerError, Rejected
 from reconciler.ha.shard import Side
-from reconciler.plugins.provisioning.objects import (
-    GROUP,
-    MOST_SETS,
-    VERSION,
-    ProvisioningRequest,
-    pod_template,
-    provisioning_request,
-)
+from reconciler.plugins.provisioning import objects
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.pods.groups import PodGroups
 from reconciler.state.store import Store
@@ -77,7 +70,7 @@ class Group(Struct, frozen=True):
         found: dict[str, tuple[Pod, ...]] = {}
         for pod in self.pods[-count:]:
             name = _name(self.key.name, *(claim.name for claim in claims_of(pod)))
-            if name in found or len(found) < MOST_SETS:
+            if name in found or len(found) < objects.MOST_SETS:
                 found[name] = (*found.get(name, ()), pod)
         return found
 
@@ -127,7 +120,7 @@ def _name(start: str, *parts: str) -> str:
 log = structlog.get_logger()
 
 PROVISIONING_REQUEST = Resource(
-    "ProvisioningRequest", GROUP, VERSION, "provisioningrequests", namespaced=True
+    "ProvisioningRequest", objects.GROUP, objects.VERSION, "provisioningrequests", namespaced=True
 )
 POD_TEMPLATE = Resource("PodTemplate", "", "v1", "podtemplates", namespaced=True)
 
@@ -173,7 +166,7 @@ class Provisioner:
         self._intake, self._client, self._ours, self._size = intake, client, ours, size
         self._class, self._patience, self._leads = class_name, patience, leads
         self._clock, self._report, self._failures = clock, report, failures
-        self._requests: dict[ObjectKey, ProvisioningRequest] = {}
+        self._requests: dict[ObjectKey, objects.ProvisioningRequest] = {}
         self._listed = asyncio.Event()
         self._since: dict[ObjectKey, float] = {}
         """Group -> since when it waits without a request"""
@@ -181,7 +174,7 @@ class Provisioner:
 
     def take(self, change: Notice) -> None:
         """The sink of the watch of ProvisioningRequests."""
-        for key, request in versions(change, ProvisioningRequest, [*self._requests]):
+        for key, request in versions(change, objects.ProvisioningRequest, [*self._requests]):
             self._requests.pop(key, None)
             if request is not None:
                 self._requests[key] = request
@@ -235,7 +228,7 @@ class Provisioner:
             if self._leads.is_set():
                 await self._request(group, *needed[group.key])
 
-    def _served(self, request: ProvisioningRequest) -> bool:
+    def _served(self, request: objects.ProvisioningRequest) -> bool:
         """Whether all pods that it names have their devices. Others of the group may wait for a request."""
         claims = [self._intake.store.claims.get(claim) for claim in request.claims]
         return bool(claims) and all(one is not None and one.allocation is not None for one in claims)
@@ -250,10 +243,12 @@ class Provisioner:
         sets = group.last(count)
         for name, pods in sets.items():
             with suppress(Conflict):
-                await self._client.create(POD_TEMPLATE, pod_template(name, pod, pods[0].claim_names()))
+                await self._client.create(
+                    POD_TEMPLATE, objects.pod_template(name, pod, pods[0].claim_names())
+                )
         counts = {name: len(pods) for name, pods in sets.items()}
         claims = dict.fromkeys(claim.name for pods in sets.values() for claim in claims_of(pods[0]))
-        request = provisioning_request(
+        request = objects.provisioning_request(
             group.key.name, pod, class_name=self._class, counts=counts, claims=claims, shapes=shapes
         )
         try:
@@ -263,7 +258,7 @@ class Provisioner:
         self._since.pop(group.key, None)
         self._report(NodesRequested(group.key, group.pod.key, sum(counts.values()), shapes))
 
-    async def _remove(self, request: ProvisioningRequest, why: str) -> None:
+    async def _remove(self, request: objects.ProvisioningRequest, why: str) -> None:
         """Remove the request first: nobody looks at the templates without it."""
         self._intake.pause.check()
         with suppress(Gone):
@@ -276,7 +271,7 @@ class Provisioner:
 
 
 RIGHTS = (
-    *(Right(verb, "provisioningrequests", GROUP) for verb in ("list", "watch", "create", "delete")),
+    *(Right(verb, "provisioningrequests", objects.GROUP) for verb in ("list", "watch", "create", "delete")),
     *(Right(verb, "podtemplates") for verb in ("create", "delete")),
 )
 
@@ -285,8 +280,8 @@ async def check_provisioning(client: Client) -> None:
     """Raise Rejected if nodes cannot be requested."""
     if not await serves(client, PROVISIONING_REQUEST):
         raise Rejected(
-            f"setting provisioning_requests: the server does not serve {GROUP}/{VERSION}: install the "
-            "resource definition of ProvisioningRequests, or unset it"
+            f"setting provisioning_requests: the server does not serve {objects.GROUP}/{objects.VERSION}: "
+            "install the resource definition of ProvisioningRequests, or unset it"
         )
     lacking = await missing_rights(client, RIGHTS)
     if lacking:

@@ -16,16 +16,7 @@ from reconciler.api.objects.selectors import LabelSelector, NodeSelector
 from reconciler.errors import Rejected
 from reconciler.state.caches import Forkable, Lazy, Recent, forked
 from reconciler.state.devices.snapshot import NodeSubset, Topology
-from reconciler.state.nodes.labels import (
-    CLOSING,
-    KnownNode,
-    LabelColumns,
-    TaintSets,
-    own_taints,
-    soft_taints,
-    taints_of,
-    tolerated,
-)
+from reconciler.state.nodes import labels
 from reconciler.state.nodes.room import Charge, NominatedRoom, Room, Wanted, amounts
 from reconciler.state.on_demand import KindsOnDemand
 from reconciler.state.pods.residents import Residents
@@ -69,18 +60,18 @@ class Nodes(Forkable):
         self._row_of: dict[str, int] = {}
         self.room = Room(self._row_of)
         self.residents = Residents(self._row_of)
-        self._soft_taints = TaintSets()
+        self._soft_taints = labels.TaintSets()
         self.on_demand = KindsOnDemand(on_wanted)
         self.volumes = VolumeState(self, self._row_of, complete=on_wanted is None, considered=volumes)
         self.labels_serial = 0
         """Number of changes of nodes so far"""
-        self.labels = LabelColumns(self._row_of)
+        self.labels = labels.LabelColumns(self._row_of)
         self.nominated = NominatedRoom(self.room)
         self._spare: list[int] = []
-        self._node: dict[str, KnownNode] = {}
+        self._node: dict[str, labels.KnownNode] = {}
         self._supposed: set[str] = set()
-        self._taints = TaintSets()
-        self._own_taints = TaintSets()
+        self._taints = labels.TaintSets()
+        self._own_taints = labels.TaintSets()
         self._size = 0
         self._masks: Recent[Hashable, Mask] = Recent(KEPT)
         self._rows: tuple[tuple[str, ...], Rows] = ((), np.zeros(0, dtype=np.intp))
@@ -98,9 +89,9 @@ class Nodes(Forkable):
     @property
     def known(self) -> Sequence[Node]:
         """All nodes, with what is kept of them. Each is made when it is asked for."""
-        return Lazy(tuple(self._node.values()), KnownNode.node)
+        return Lazy(tuple(self._node.values()), labels.KnownNode.node)
 
-    def get(self, name: str) -> KnownNode | None:
+    def get(self, name: str) -> labels.KnownNode | None:
         """What is kept of a node."""
         return self._node.get(name)
 
@@ -151,7 +142,7 @@ class Nodes(Forkable):
         Other taints are ignored: the tolerations of the pods that will use the claim are unknown.
         """
         if self._open[0] is not topology:
-            closing = self._taints.each(lambda taints: any(taint.key in CLOSING for taint in taints))
+            closing = self._taints.each(lambda taints: any(taint.key in labels.CLOSING for taint in taints))
             mask = self.in_order(closing == 0, topology.order)
             self._open = topology, (None if mask.all() else NodeSubset(topology.order, mask))
         return self._open[1]
@@ -209,7 +200,9 @@ class Nodes(Forkable):
         such taints.
         """
         own = pod.spec.tolerations
-        found = self._soft_taints.each(lambda taints: sum(not tolerated((taint,), own) for taint in taints))
+        found = self._soft_taints.each(
+            lambda taints: sum(not labels.tolerated((taint,), own) for taint in taints)
+        )
         return found if found.any() else None
 
     def label(self, name: str, key: str) -> str | None:
@@ -271,12 +264,12 @@ class Nodes(Forkable):
         return np.ones(self._size, dtype=np.bool_)
 
     def _put(self, it: Node) -> bool:
-        node, name = KnownNode.of(it), it.metadata.name
+        node, name = labels.KnownNode.of(it), it.metadata.name
         self._supposed.discard(name)
         before = self._node.get(name)
         if before is not None and relevant(before) == relevant(node):  # most changes of a node are heartbeats
             self._node[name] = replace(node, labels=before.labels)  # not a second copy
-            self._soft_taints.put(self._row_of[name], soft_taints(node))
+            self._soft_taints.put(self._row_of[name], labels.soft_taints(node))
             return False
         row = self._row_of.get(name)
         if row is None:
@@ -286,9 +279,9 @@ class Nodes(Forkable):
             self.volumes.attached.put_node(row, name)
         self._node[name] = node
         self.labels.put(row, node.labels)
-        self._soft_taints.put(row, soft_taints(node))
-        self._taints.put(row, taints_of(node))
-        self._own_taints.put(row, own_taints(node))
+        self._soft_taints.put(row, labels.soft_taints(node))
+        self._taints.put(row, labels.taints_of(node))
+        self._own_taints.put(row, labels.own_taints(node))
         self.room.put(row, name, amounts(node.status.allocatable))
         self._invalidate()
         return True
@@ -322,12 +315,12 @@ class Nodes(Forkable):
         return self._masks.of(key, made)
 
 
-def relevant(node: KnownNode) -> tuple[object, ...]:
+def relevant(node: labels.KnownNode) -> tuple[object, ...]:
     """What decisions know of a node beside its pods. Heartbeats do not change it."""
     return (
         node.labels,
-        taints_of(node),
-        own_taints(node),
+        labels.taints_of(node),
+        labels.own_taints(node),
         node.status.allocatable,
         node.status.declared_features,
     )

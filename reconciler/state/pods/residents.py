@@ -15,20 +15,7 @@ from reconciler.api.objects.selectors import Selector
 from reconciler.errors import Rejected
 from reconciler.state.caches import Forkable
 from reconciler.state.nodes.labels import LabelColumns, widened
-from reconciler.state.pods.terms import (
-    Namespaces,
-    PodSet,
-    Port,
-    Scope,
-    SelectorIndex,
-    Term,
-    Wish,
-    Wishes,
-    anti_affinity_of,
-    counted_as,
-    ports_of,
-    wishes_of,
-)
+from reconciler.state.pods import terms as pod_terms
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -82,9 +69,9 @@ class Resident(Struct, frozen=True):
     node: str
     row: int
     """Of the pod"""
-    ports: tuple[Port, ...]
+    ports: tuple[pod_terms.Port, ...]
     """Ports in use, as they are counted"""
-    terms: tuple[Term, ...]
+    terms: tuple[pod_terms.Term, ...]
     """Required anti-affinity"""
 
     @property
@@ -112,7 +99,7 @@ class Residents(Forkable):
 
     def __init__(self, node_rows: Mapping[str, int]) -> None:
         """`node_rows` are the rows of nodes by name; the owner keeps them up to date."""
-        self.namespaces = Namespaces()
+        self.namespaces = pod_terms.Namespaces()
         self._residents: dict[ObjectKey, Resident] = {}
         self._on: dict[str, dict[ObjectKey, None]] = {}
         """Node -> its pods. A pod may arrive before its node"""
@@ -128,12 +115,12 @@ class Residents(Forkable):
         self._namespace: Codes = np.zeros(0, dtype=np.int32)
         self._namespaces: dict[str, int] = {}
         self._terminating: Mask = np.zeros(0, dtype=np.bool_)
-        self._ports: Tally[Port] = Tally()
-        self._terms: Tally[Term] = Tally()
-        self._terms_by_label: SelectorIndex[Term] = SelectorIndex()
-        self._sets: OrderedDict[PodSet, Amounts] = OrderedDict()
-        self._sets_by_label: SelectorIndex[PodSet] = SelectorIndex()
-        self._wishes = Wishes()
+        self._ports: Tally[pod_terms.Port] = Tally()
+        self._terms: Tally[pod_terms.Term] = Tally()
+        self._terms_by_label: pod_terms.SelectorIndex[pod_terms.Term] = pod_terms.SelectorIndex()
+        self._sets: OrderedDict[pod_terms.PodSet, Amounts] = OrderedDict()
+        self._sets_by_label: pod_terms.SelectorIndex[pod_terms.PodSet] = pod_terms.SelectorIndex()
+        self._wishes = pod_terms.Wishes()
         self.serial = 0
         """Number of changes so far"""
         self._nominees: dict[ObjectKey, Pod] = {}
@@ -221,7 +208,7 @@ class Residents(Forkable):
                 found.setdefault(other.status.nominated_node_name, []).append(other)
         return found
 
-    def asks_for_namespaces(self, pod: Pod, terms: Iterable[Term]) -> bool:
+    def asks_for_namespaces(self, pod: Pod, terms: Iterable[pod_terms.Term]) -> bool:
         """Whether the labels of namespaces decide where a pod may run. `terms` are its own."""
         if any(term.scope.asks for term in terms):
             return True
@@ -233,12 +220,12 @@ class Residents(Forkable):
 
     # -- columns
 
-    def using(self, port: Port, *, but: Collection[ObjectKey]) -> Amounts:
+    def using(self, port: pod_terms.Port, *, but: Collection[ObjectKey]) -> Amounts:
         """(N,) how many pods use a port, without the pods `but`."""
         column = self._ports.column(port, self._nodes)
         return self._without(column, but, lambda own: own.ports.count(port))
 
-    def against(self, pod: Pod) -> list[Term]:
+    def against(self, pod: Pod) -> list[pod_terms.Term]:
         """The anti-affinity terms of pods on nodes that select a pod."""
         if not len(self._terms):
             return []
@@ -250,21 +237,25 @@ class Residents(Forkable):
             if term.matches(namespace, labels, labels_of)
         ]
 
-    def wishes(self, pod: Pod, *, but: Collection[ObjectKey]) -> dict[Wish, Amounts]:
+    def wishes(self, pod: Pod, *, but: Collection[ObjectKey]) -> dict[pod_terms.Wish, Amounts]:
         """What pods on nodes would like that select a pod: (N,) how many have the wish, without `but`."""
         found = {}
         for wish, by_row in self._wishes.about(pod, self.namespaces.labels_of):
             column = np.zeros(self._nodes, dtype=np.int64)
             column[list(by_row)] = list(by_row.values())
-            found[wish] = self._without(column, but, lambda own, of=wish: wishes_of(own.pod).count(of))  # type: ignore[misc]
+            found[wish] = self._without(
+                column,
+                but,
+                lambda own, of=wish: pod_terms.wishes_of(own.pod).count(of),  # type: ignore[misc]
+            )
         return found
 
-    def having(self, term: Term, *, but: Collection[ObjectKey]) -> Amounts:
+    def having(self, term: pod_terms.Term, *, but: Collection[ObjectKey]) -> Amounts:
         """(N,) how many pods have a term of anti-affinity, without the pods `but`."""
         column = self._terms.column(term, self._nodes)
         return self._without(column, but, lambda own: own.terms.count(term))
 
-    def belonging(self, pods: PodSet, *, but: Collection[ObjectKey]) -> Amounts:
+    def belonging(self, pods: pod_terms.PodSet, *, but: Collection[ObjectKey]) -> Amounts:
         """(N,) how many pods of a set are on each node, without the pods `but`."""
         column = self._sets.get(pods)
         if column is None:
@@ -296,7 +287,7 @@ class Residents(Forkable):
                 column[row] -= amount
         return column
 
-    def _counted(self, pods: PodSet) -> Amounts:
+    def _counted(self, pods: pod_terms.PodSet) -> Amounts:
         inside = self._at[: self._size] >= 0
         if not pods.terminating:
             inside &= ~self._terminating[: self._size]
@@ -304,7 +295,7 @@ class Residents(Forkable):
             inside &= self._in_scope(scope) & self._selected(selector)
         return np.bincount(self._at[: self._size][inside], minlength=self._nodes).astype(np.int64)
 
-    def _in_scope(self, scope: Scope) -> Mask:
+    def _in_scope(self, scope: pod_terms.Scope) -> Mask:
         labels_of = self.namespaces.labels_of
         verdicts = [scope.covers_own(name, labels_of) for name in self._namespaces]
         found: Mask = np.array(verdicts, dtype=np.bool_)[self._namespace[: self._size]]
@@ -316,14 +307,14 @@ class Residents(Forkable):
             found &= self._labels.test(one.key, one.holds)
         return found
 
-    def _belongs(self, one: Resident, pods: PodSet) -> bool:
+    def _belongs(self, one: Resident, pods: pod_terms.PodSet) -> bool:
         if one.terminating and not pods.terminating:
             return False
         return pods.has(one.pod.key.namespace, one.pod.metadata.labels, self.namespaces.labels_of)
 
     def _add(self, key: ObjectKey, pod: Pod, node: str) -> Moved:
         row = self._new_row()
-        ports = tuple([used for port in ports_of(pod) for used in counted_as(port)])
+        ports = tuple([used for port in pod_terms.ports_of(pod) for used in pod_terms.counted_as(port)])
         one = self._residents[key] = Resident(pod, node, row, ports, _terms_of(pod))
         self._on.setdefault(node, {})[key] = None
         self._labels.put(row, pod.metadata.labels)
@@ -389,9 +380,9 @@ def _alike(one: Pod, other: Pod) -> bool:
     )
 
 
-def _terms_of(pod: Pod) -> tuple[Term, ...]:
+def _terms_of(pod: Pod) -> tuple[pod_terms.Term, ...]:
     """The anti-affinity terms of a pod on a node. One that cannot be read keeps no other pod away."""
     try:
-        return anti_affinity_of(pod)
+        return pod_terms.anti_affinity_of(pod)
     except Rejected:
         return ()

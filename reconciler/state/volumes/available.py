@@ -13,18 +13,12 @@ from msgspec import Struct
 
 from kernels.domains import NONE, Spans, first_at_each, leading
 from kernels.types import Amounts, Codes, Mask, Rows
+from reconciler.api.objects import storage
 from reconciler.api.objects.changes import Change
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.quantity import INT64_MAX
 from reconciler.api.objects.selectors import NodeSelector, Selector
-from reconciler.api.objects.storage import (
-    NO_PROVISIONER,
-    CSIStorageCapacity,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-)
 from reconciler.errors import Rejected
 from reconciler.state.volumes.objects import StorageObjects
 from reconciler.state.volumes.uses import Attached, Promised, Uses
@@ -46,7 +40,7 @@ class _Kind(NamedTuple):
 class _Group(Struct, frozen=True):
     """Volumes of one class that are free, smallest first, and where they can be used."""
 
-    volumes: tuple[PersistentVolume, ...]
+    volumes: tuple[storage.PersistentVolume, ...]
     sizes: tuple[int, ...]
     """Billionths of bytes"""
     kinds: tuple[_Kind, ...]
@@ -56,7 +50,7 @@ class _Group(Struct, frozen=True):
     """(V,) positions in `places`"""
     places: Spans
     """Rows where each distinct node affinity can be used"""
-    reserved: dict[tuple[str, str], tuple[PersistentVolume, ...]]
+    reserved: dict[tuple[str, str], tuple[storage.PersistentVolume, ...]]
     """Namespace and name of a claim -> the volumes that are kept for it"""
     groups_at: dict[int, list[int]]
     """Row -> positions in `places` that have it"""
@@ -86,7 +80,7 @@ class Available:
 
     def matching(
         self,
-        claim: PersistentVolumeClaim,
+        claim: storage.PersistentVolumeClaim,
         *,
         most: int,
         taken: Sequence[Codes],
@@ -114,7 +108,7 @@ class Available:
         return found
 
     def choices(
-        self, claim: PersistentVolumeClaim, *, but: Collection[ObjectKey]
+        self, claim: storage.PersistentVolumeClaim, *, but: Collection[ObjectKey]
     ) -> tuple[Mask, Codes, Spans] | None:
         """The volumes that a claim may compete for: (V,) those of its class that suit it and are not gone,
         (V,) the position of each in lists of rows, and these lists. V is the same for all claims of a class.
@@ -126,7 +120,7 @@ class Available:
             return None
         return self._left(group, claim, but), group.affinity, group.places
 
-    def _left(self, group: _Group, claim: PersistentVolumeClaim, but: Collection[ObjectKey]) -> Mask:
+    def _left(self, group: _Group, claim: storage.PersistentVolumeClaim, but: Collection[ObjectKey]) -> Mask:
         suiting = _suiting(group, claim)
         suiting[self._gone(group, claim.storage_class, but)] = False
         return suiting
@@ -134,7 +128,7 @@ class Available:
     def _smallest(
         self,
         group: _Group,
-        claim: PersistentVolumeClaim,
+        claim: storage.PersistentVolumeClaim,
         most: int,
         taken: Sequence[Codes],
         but: Collection[ObjectKey],
@@ -145,7 +139,7 @@ class Available:
         which, places = group.places.of(group.affinity[numbers])
         return first_at_each(numbers[which].astype(np.int32), places, size, taken)
 
-    def promised_to(self, claim: PersistentVolumeClaim, *, but: Collection[ObjectKey]) -> Mask | None:
+    def promised_to(self, claim: storage.PersistentVolumeClaim, *, but: Collection[ObjectKey]) -> Mask | None:
         """(N,) the nodes that can use the volume which kube-scheduler will bind to a claim for a pod that has
         a node; None if it will be made. Raises Rejected for an invalid selector.
         """
@@ -185,9 +179,9 @@ class Available:
                 found[claim.key] = first
         return found
 
-    def provisioned(self, class_: StorageClass) -> Mask:
+    def provisioned(self, class_: storage.StorageClass) -> Mask:
         """(N,) the nodes for which a class makes volumes."""
-        if class_.provisioner in ("", NO_PROVISIONER):
+        if class_.provisioner in ("", storage.NO_PROVISIONER):
             return np.zeros(len(self._nodes.every()), dtype=np.bool_)
         if not class_.allowed_topologies:
             return self._nodes.every()
@@ -202,7 +196,7 @@ class Available:
                 found |= inside
         return found
 
-    def roomy(self, class_: StorageClass, claim: PersistentVolumeClaim) -> Mask:
+    def roomy(self, class_: storage.StorageClass, claim: storage.PersistentVolumeClaim) -> Mask:
         """(N,) the nodes with enough room for the volume of a claim, as far as the driver reports it."""
         driver = self._objects.drivers.get(class_.provisioner)
         if claim.requested is None or driver is None or not driver.spec.storage_capacity:
@@ -228,7 +222,7 @@ class Available:
         selectors: dict[NodeSelector | None, int] = {}
         kind = [kinds.setdefault(_kind(one), len(kinds)) for one in free]
         affinity = [selectors.setdefault(_affinity(one), len(selectors)) for one in free]
-        reserved: dict[tuple[str, str], tuple[PersistentVolume, ...]] = {}
+        reserved: dict[tuple[str, str], tuple[storage.PersistentVolume, ...]] = {}
         for one in sorted(volumes, key=lambda one: one.key.name):
             if (ref := one.spec.claim_ref) is not None:
                 of = ref.namespace, ref.name
@@ -249,7 +243,7 @@ class Available:
             groups_at,
         )
 
-    def _places(self, volume: PersistentVolume) -> Rows:
+    def _places(self, volume: storage.PersistentVolume) -> Rows:
         return self._rows(_affinity(volume))
 
     def _rows(self, selector: NodeSelector | None) -> Rows:
@@ -266,7 +260,7 @@ class Available:
             known = self._room[name] = stamp, (places, np.array(limits, dtype=np.int64))
         return known[1]
 
-    def _reaching(self, capacity: CSIStorageCapacity) -> Rows:
+    def _reaching(self, capacity: storage.CSIStorageCapacity) -> Rows:
         if capacity.node_topology is None:
             return np.zeros(0, dtype=np.intp)
         try:
@@ -275,30 +269,30 @@ class Available:
             return np.zeros(0, dtype=np.intp)
 
 
-def _affinity(volume: PersistentVolume) -> NodeSelector | None:
+def _affinity(volume: storage.PersistentVolume) -> NodeSelector | None:
     return None if volume.spec.node_affinity is None else volume.spec.node_affinity.required
 
 
-def _is_free(volume: PersistentVolume) -> bool:
+def _is_free(volume: storage.PersistentVolume) -> bool:
     return volume.status.phase == "Available" and volume.metadata.deletion_timestamp is None
 
 
-def _kind(volume: PersistentVolume) -> _Kind:
+def _kind(volume: storage.PersistentVolume) -> _Kind:
     spec = volume.spec
     attributes = spec.volume_attributes_class_name or ""
     return _Kind(spec.volume_mode or FILESYSTEM, attributes, frozenset(spec.access_modes))
 
 
-def _matches(kind: _Kind, claim: PersistentVolumeClaim) -> bool:
+def _matches(kind: _Kind, claim: storage.PersistentVolumeClaim) -> bool:
     return _alike(kind, claim) and kind.access.issuperset(claim.spec.access_modes)
 
 
-def _alike(kind: _Kind, claim: PersistentVolumeClaim) -> bool:
+def _alike(kind: _Kind, claim: storage.PersistentVolumeClaim) -> bool:
     wanted = claim.spec.volume_mode or FILESYSTEM, claim.spec.volume_attributes_class_name or ""
     return (kind.mode, kind.attributes) == wanted
 
 
-def _suiting(group: _Group, claim: PersistentVolumeClaim) -> Mask:
+def _suiting(group: _Group, claim: storage.PersistentVolumeClaim) -> Mask:
     """(V,) the volumes that a claim could have on some node. Raises Rejected for an invalid selector."""
     first = bisect_left(group.sizes, claim.requested.nanos if claim.requested is not None else 0)
     matches = np.array([_matches(kind, claim) for kind in group.kinds], dtype=np.bool_)
@@ -309,14 +303,14 @@ def _suiting(group: _Group, claim: PersistentVolumeClaim) -> Mask:
     return suiting
 
 
-def _suits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
+def _suits(volume: storage.PersistentVolume, claim: storage.PersistentVolumeClaim) -> bool:
     """Whether a volume that is kept for a claim can serve it."""
     enough = claim.requested is None or volume.size >= claim.requested
     alive = volume.metadata.deletion_timestamp is None
     return volume.belongs_to(claim) and enough and alive and _alike(_kind(volume), claim)
 
 
-def _labelled(volumes: Sequence[PersistentVolume], among: Mask, selector: Selector) -> Mask:
+def _labelled(volumes: Sequence[storage.PersistentVolume], among: Mask, selector: Selector) -> Mask:
     found = among.copy()
     for at in np.flatnonzero(among).tolist():
         found[at] = selector.matches(volumes[at].metadata.labels)

@@ -10,22 +10,11 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
+from reconciler.api.objects import storage
 from reconciler.api.objects.changes import Change, versions
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
-from reconciler.api.objects.storage import (
-    STORAGE,
-    CSIDriver,
-    CSINode,
-    CSIStorageCapacity,
-    InTreeSource,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-    Volume,
-    VolumeAttachment,
-)
 
 V = TypeVar("V")
 
@@ -42,20 +31,20 @@ class StorageObjects:
         self._complete = complete
         self.serial = 0
         """Number of relevant changes so far"""
-        self.claims: dict[ObjectKey, PersistentVolumeClaim] = {}
-        self.volumes: dict[str, PersistentVolume] = {}
-        self.classes: dict[str, StorageClass] = {}
-        self.csi_nodes: dict[str, CSINode] = {}
-        self.drivers: dict[str, CSIDriver] = {}
-        self.capacities: dict[ObjectKey, CSIStorageCapacity] = {}
-        self.attachments: dict[str, VolumeAttachment] = {}
+        self.claims: dict[ObjectKey, storage.PersistentVolumeClaim] = {}
+        self.volumes: dict[str, storage.PersistentVolume] = {}
+        self.classes: dict[str, storage.StorageClass] = {}
+        self.csi_nodes: dict[str, storage.CSINode] = {}
+        self.drivers: dict[str, storage.CSIDriver] = {}
+        self.capacities: dict[ObjectKey, storage.CSIStorageCapacity] = {}
+        self.attachments: dict[str, storage.VolumeAttachment] = {}
         self.claims_of: dict[str, set[ObjectKey]] = defaultdict(set)
         """Volume -> the claims that name it"""
-        self.volumes_of: dict[str, dict[str, PersistentVolume]] = defaultdict(dict)
+        self.volumes_of: dict[str, dict[str, storage.PersistentVolume]] = defaultdict(dict)
         """Class -> its volumes by name"""
-        self.capacities_of: dict[str, dict[ObjectKey, CSIStorageCapacity]] = defaultdict(dict)
+        self.capacities_of: dict[str, dict[ObjectKey, storage.CSIStorageCapacity]] = defaultdict(dict)
         """Class -> its capacities"""
-        self.attached_to: dict[str, dict[str, VolumeAttachment]] = defaultdict(dict)
+        self.attached_to: dict[str, dict[str, storage.VolumeAttachment]] = defaultdict(dict)
         """Node -> attachments by name"""
         self.nodes_of: dict[str, set[str]] = defaultdict(set)
         """Volume -> nodes that an attachment names"""
@@ -67,11 +56,11 @@ class StorageObjects:
     @property
     def known(self) -> tuple[ApiObject, ...]:
         """All objects."""
-        return tuple(thing for kind in STORAGE for thing in self._shelf(kind).values())
+        return tuple(thing for kind in storage.STORAGE for thing in self._shelf(kind).values())
 
     def note(self, change: Change) -> list[tuple[ApiObject | None, ApiObject | None]]:
         """Apply a change; return the relevant differences as (before, after) of each object."""
-        if change.kind not in STORAGE:
+        if change.kind not in storage.STORAGE:
             return []
         kind = change.kind
         pairs = [
@@ -82,7 +71,7 @@ class StorageObjects:
         self.serial += bool(found)
         return found
 
-    def claim_of(self, pod: Pod, volume: Volume) -> PersistentVolumeClaim | None:
+    def claim_of(self, pod: Pod, volume: storage.Volume) -> storage.PersistentVolumeClaim | None:
         """The claim of a volume of a pod; None if it has none, or if it does not exist."""
         name = claim_name(pod, volume)
         if name is None:
@@ -102,7 +91,9 @@ class StorageObjects:
         newest = max((stamp for stamp, _ in found), default="")
         return min((name for stamp, name in found if stamp == newest), default="")
 
-    def _from_template(self, pod: Pod, volume: Volume, name: str) -> PersistentVolumeClaim | None:
+    def _from_template(
+        self, pod: Pod, volume: storage.Volume, name: str
+    ) -> storage.PersistentVolumeClaim | None:
         assert volume.ephemeral is not None
         template = volume.ephemeral.volume_claim_template
         spec = dict(template.get("spec") or {})
@@ -110,7 +101,7 @@ class StorageObjects:
         owner = {"kind": "Pod", "name": pod.key.name, "uid": pod.metadata.uid, "controller": True}
         metadata = {**(template.get("metadata") or {}), "name": name, "namespace": pod.key.namespace}
         raw = {"metadata": {**metadata, "ownerReferences": [owner]}, "spec": spec}
-        return PersistentVolumeClaim.model_validate(raw)
+        return storage.PersistentVolumeClaim.model_validate(raw)
 
     def _shelf(self, kind: str) -> dict[Any, Any]:
         shelves: dict[str, dict[Any, Any]] = {
@@ -133,15 +124,15 @@ class StorageObjects:
         self._drop(kind, thing.key)
         shelf[at] = thing
         match thing:
-            case PersistentVolumeClaim():
+            case storage.PersistentVolumeClaim():
                 self.claims_of[thing.spec.volume_name].add(thing.key)
-            case PersistentVolume():
+            case storage.PersistentVolume():
                 self.volumes_of[thing.storage_class][thing.key.name] = thing
                 self.volumes_serial[thing.storage_class] += 1
-            case CSIStorageCapacity():
+            case storage.CSIStorageCapacity():
                 self.capacities_of[thing.storage_class_name][thing.key] = thing
                 self.capacities_serial[thing.storage_class_name] += 1
-            case VolumeAttachment():
+            case storage.VolumeAttachment():
                 self.attached_to[thing.spec.node_name][thing.key.name] = thing
                 self.nodes_of[thing.spec.source.persistent_volume_name or ""].add(thing.spec.node_name)
         return before, thing
@@ -149,19 +140,19 @@ class StorageObjects:
     def _drop(self, kind: str, key: ObjectKey) -> tuple[ApiObject | None, ApiObject | None]:
         before = self._shelf(kind).pop(_at(kind, key), None)
         match before:
-            case PersistentVolumeClaim():
+            case storage.PersistentVolumeClaim():
                 _discard(self.claims_of, before.spec.volume_name, key)
-            case PersistentVolume():
+            case storage.PersistentVolume():
                 del self.volumes_of[before.storage_class][key.name]
                 self.volumes_serial[before.storage_class] += 1
-            case CSIStorageCapacity():
+            case storage.CSIStorageCapacity():
                 del self.capacities_of[before.storage_class_name][key]
                 self.capacities_serial[before.storage_class_name] += 1
-            case VolumeAttachment():
+            case storage.VolumeAttachment():
                 self._drop_attachment(before)
         return before, None
 
-    def _drop_attachment(self, gone: VolumeAttachment) -> None:
+    def _drop_attachment(self, gone: storage.VolumeAttachment) -> None:
         node, name = gone.spec.node_name, gone.spec.source.persistent_volume_name or ""
         del self.attached_to[node][gone.key.name]
         if not any(one.spec.source.persistent_volume_name == name for one in self.attached_to[node].values()):
@@ -170,14 +161,14 @@ class StorageObjects:
             del self.attached_to[node]
 
 
-def claim_name(pod: Pod, volume: Volume) -> str | None:
+def claim_name(pod: Pod, volume: storage.Volume) -> str | None:
     """The name of the claim behind a volume of a pod; None for other volumes."""
     if volume.persistent_volume_claim is not None:
         return volume.persistent_volume_claim.claim_name
     return f"{pod.key.name}-{volume.name}" if volume.ephemeral is not None else None
 
 
-def claims_named(pod: Pod) -> Iterator[tuple[Volume, ObjectKey]]:
+def claims_named(pod: Pod) -> Iterator[tuple[storage.Volume, ObjectKey]]:
     """The volumes of a pod that have a claim, with its key."""
     for volume in pod.spec.volumes:
         name = claim_name(pod, volume)
@@ -246,7 +237,7 @@ UNCOUNTED = frozenset({"kubernetes.io/azure-file", "kubernetes.io/vsphere-volume
 """Provisioners whose volumes are not counted, although CSI drivers replaced them"""
 
 
-def plugin_of(source: InTreeSource) -> Plugin | None:
+def plugin_of(source: storage.InTreeSource) -> Plugin | None:
     """The plugin of a disk; None for other volumes."""
     if source.gce_persistent_disk is not None:
         return GCE
@@ -259,13 +250,13 @@ def plugin_of(source: InTreeSource) -> Plugin | None:
     return PORTWORX if source.portworx_volume is not None else None
 
 
-def inline_id(volume: Volume) -> VolumeID | None:
+def inline_id(volume: storage.Volume) -> VolumeID | None:
     """What a disk that a pod names itself attaches; None for other volumes."""
     plugin = plugin_of(volume)
     return None if plugin is None else VolumeID(plugin.driver, _handle(volume, ""))
 
 
-def volume_id(volume: PersistentVolume) -> VolumeID | None:
+def volume_id(volume: storage.PersistentVolume) -> VolumeID | None:
     """What a PersistentVolume attaches; None for other storage than CSI volumes and in-tree disks."""
     if (csi := volume.spec.csi) is not None:
         return VolumeID(csi.driver, csi.volume_handle) if csi.driver and csi.volume_handle else None
@@ -277,12 +268,12 @@ def volume_id(volume: PersistentVolume) -> VolumeID | None:
     return VolumeID(plugin.driver, handle) if handle else None
 
 
-def migrated(node: CSINode, plugin: Plugin) -> bool:
+def migrated(node: storage.CSINode, plugin: Plugin) -> bool:
     """Whether a CSI driver serves the disks of a plugin on a node."""
     return plugin.name in node.metadata.annotations.get(MIGRATED, "").split(",")
 
 
-def translated_affinity(volume: PersistentVolume, plugin: Plugin) -> NodeSelector | None:
+def translated_affinity(volume: storage.PersistentVolume, plugin: Plugin) -> NodeSelector | None:
     """The node affinity of an in-tree disk where a CSI driver serves it; None if it has none."""
     affinity = volume.spec.node_affinity
     required = affinity.required if affinity is not None else None
@@ -316,7 +307,7 @@ def translated_affinity(volume: PersistentVolume, plugin: Plugin) -> NodeSelecto
     )
 
 
-def _handle(source: InTreeSource, zones: str) -> str:
+def _handle(source: storage.InTreeSource, zones: str) -> str:
     """The handle of a disk for its CSI driver; empty if the driver could not use it."""
     if (gce := source.gce_persistent_disk) is not None:
         found = zones.split(SEPARATOR)

@@ -10,17 +10,7 @@ from reconciler.api.objects import slices
 from reconciler.api.objects.quantity import ZERO
 from reconciler.api.objects.semantics import LIST_ATTRIBUTES, SHARED_CAPACITY, Semantics
 from reconciler.state.caches import Recent
-from reconciler.state.devices.encoding.vocabulary import (
-    Asked,
-    CapacitySlot,
-    Interner,
-    Name,
-    Value,
-    Vocabulary,
-    qualified,
-    spellings,
-    value_of,
-)
+from reconciler.state.devices.encoding import vocabulary as vocab
 
 T = TypeVar("T")
 
@@ -39,7 +29,7 @@ KEPT = 1 << 14
 class NamedCodes(NamedTuple):
     """Attributes, or capacities, of the devices of a slice that have the same names in the same order."""
 
-    names: tuple[Name, ...]
+    names: tuple[vocab.Name, ...]
     rows: Sequence[int]
     """Positions of the devices"""
     codes: Sequence[Sequence[int]]
@@ -49,7 +39,7 @@ class NamedCodes(NamedTuple):
 class Capacity(NamedTuple):
     """The capacity of a device."""
 
-    names: tuple[Name, ...]
+    names: tuple[vocab.Name, ...]
     """Devices with the same names in the same order share this object"""
     codes: tuple[int, ...]
     """Codes of the values, in the order of `names`"""
@@ -93,8 +83,8 @@ class Packed(NamedTuple):
 class Header(NamedTuple):
     """The columns of a slice after those that every slice has: attributes, then capacities."""
 
-    attributes: tuple[Name, ...]
-    capacity: tuple[Name, ...]
+    attributes: tuple[vocab.Name, ...]
+    capacity: tuple[vocab.Name, ...]
 
 
 class Names:
@@ -120,19 +110,19 @@ class Names:
 class _Layout(NamedTuple):
     """The attributes, or capacities, that devices with the same keys have."""
 
-    names: tuple[Name, ...]
-    columns: Sequence[tuple[Interner[Value], str]]
+    names: tuple[vocab.Name, ...]
+    columns: Sequence[tuple[vocab.Interner[vocab.Value], str]]
     """In the order of `names`, with the key as written"""
 
 
 class Encoder:
     """Encodes slices with one vocabulary."""
 
-    def __init__(self, vocabulary: Vocabulary, rules: Semantics) -> None:
+    def __init__(self, vocabulary: vocab.Vocabulary, rules: Semantics) -> None:
         self.vocabulary = vocabulary
         self._requests_draw = rules.has(SHARED_CAPACITY)
         self._lists_fail = rules.old and not rules.has(LIST_ATTRIBUTES)
-        self._columns: dict[tuple[Name, ...], tuple[Name, ...]] = {}
+        self._columns: dict[tuple[vocab.Name, ...], tuple[vocab.Name, ...]] = {}
         self._headers: dict[Header, Header] = {}
         self._layouts: Recent[tuple[str, tuple[str, ...]], _Layout] = Recent(KEPT)
         """(driver, keys of attributes as written) -> their columns"""
@@ -192,7 +182,7 @@ class Encoder:
     def _codes(
         self,
         values: Sequence[slices.DeviceAttribute],
-        interner: Interner[Value],
+        interner: vocab.Interner[vocab.Value],
         rows: Sequence[int],
         unreadable: set[int],
     ) -> Sequence[int]:
@@ -203,7 +193,7 @@ class Encoder:
         for row, value in zip(rows, values, strict=True):
             if value != before:
                 before = value
-                tag, plain, is_fine = value_of(value)
+                tag, plain, is_fine = vocab.value_of(value)
                 if self._lists_fail and not value.keys().isdisjoint(LISTS):
                     is_fine = False  # CEL cannot read lists in old versions without the feature gate
                 code = interner.code(plain, tag)
@@ -221,14 +211,16 @@ class Encoder:
         key = driver, asked, tuple(own)
         known = self._capacity.get(key)
         if known is None:
-            codes: dict[Name, int] = {}
+            codes: dict[vocab.Name, int] = {}
             for written, amount in _unqualified_first(capacity):
-                name = qualified(written, driver)
+                name = vocab.qualified(written, driver)
                 codes[name] = self.vocabulary.amount(name).code(amount.value)
-            slots = [CapacitySlot(name, one.value, one.request_policy) for name, one in capacity.items()]
+            slots = [
+                vocab.CapacitySlot(name, one.value, one.request_policy) for name, one in capacity.items()
+            ]
             if asked >= 0:
                 drawn = {key for one in self.vocabulary.asked.values[asked] for key in one.keys}
-                slots += [CapacitySlot(key, ZERO, None, drawn=True) for key in drawn - capacity.keys()]
+                slots += [vocab.CapacitySlot(key, ZERO, None, drawn=True) for key in drawn - capacity.keys()]
             by_key = tuple(sorted(slots, key=lambda slot: slot.key))
             code = self.vocabulary.shapes.code(by_key) if slots else -1
             names = self._shared(tuple(codes))
@@ -258,12 +250,12 @@ class Encoder:
         known = self._consumption.get((driver, key))
         if known is None:
             found: dict[str, dict[str, int]] = {}
-            asked: list[Asked] = []
+            asked: list[vocab.Asked] = []
             for counter_set, _, names, drawn in key:
                 amounts = found.setdefault(counter_set, {})
                 for name, much in zip(names, drawn, strict=True):
                     if isinstance(much, str):
-                        asked.append(Asked(counter_set, name, spellings(much, driver)))
+                        asked.append(vocab.Asked(counter_set, name, vocab.spellings(much, driver)))
                     amounts[name] = amounts.get(name, 0) + (0 if isinstance(much, str) else much)
             draws = [tuple(sorted(amounts.items())) for amounts in found.values()]
             made = DeviceDraws(
@@ -302,12 +294,13 @@ class Encoder:
         """The columns of the devices of a driver that have attributes of the same keys in the same order."""
         # If two keys have one name, the last one counts; see `_unqualified_first`.
         of_name = {
-            qualified(written, driver): written for written, _ in _unqualified_first(dict.fromkeys(keys))
+            vocab.qualified(written, driver): written
+            for written, _ in _unqualified_first(dict.fromkeys(keys))
         }
         columns = [(self.vocabulary.attribute(name), key) for name, key in of_name.items()]
         return self._layouts.put((driver, keys), _Layout(self._shared(tuple(of_name)), columns))
 
-    def _shared(self, names: tuple[Name, ...]) -> tuple[Name, ...]:
+    def _shared(self, names: tuple[vocab.Name, ...]) -> tuple[vocab.Name, ...]:
         """The shared object of all equal names."""
         return self._columns.setdefault(names, names)
 
