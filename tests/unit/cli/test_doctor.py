@@ -119,9 +119,8 @@ async def test_templates_of_a_server_are_checked():
     template = {**GPU, "kind": "ResourceClaimTemplate", "metadata": metadata, "spec": spec}
     server.load([ONE, GPU, template])
     found = await _asked(server)
-    assert [(one["check"], one["object"]) for one in found] == [
-        ("missing-class", "ResourceClaimTemplate default/t")
-    ]
+    told = [(one["check"], one["object"]) for one in found]
+    assert told == [("missing-class", "ResourceClaimTemplate default/t")]
 
 
 @pytest.mark.loopback

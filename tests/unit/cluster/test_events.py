@@ -97,9 +97,8 @@ def test_an_object_moves_the_cursor_and_is_told(what):
 def test_a_deletion_needs_no_more_than_a_name():
     """Whatever else is wrong with the object: it is gone."""
     cursor = make_cursor()
-    assert cursor.feed(line(event("DELETED", node("a", "11", labels=3)))) == Removed(
-        "Node", ObjectKey("", "a")
-    )
+    found = cursor.feed(line(event("DELETED", node("a", "11", labels=3))))
+    assert found == Removed("Node", ObjectKey("", "a"))
     assert cursor.version == "11"
 
 

@@ -251,9 +251,8 @@ def test_devices_reached_by_a_selector_are_given_on_the_assumed_node():
 
 def test_a_pool_with_slices_missing_is_named_with_what_is_missing():
     report = decided(gpus("n1", slices=2), claim("a"))
-    assert {str(pool): problem for pool, problem in report.unusable.items()} == {
-        "gpu.example.com/n1": "1 of 2 slices of generation 1 are published"
-    }
+    found = {str(pool): problem for pool, problem in report.unusable.items()}
+    assert found == {"gpu.example.com/n1": "1 of 2 slices of generation 1 are published"}
 
 
 def test_a_slice_that_says_nothing_about_nodes_is_named():
@@ -282,9 +281,8 @@ def test_an_allocated_claim_is_written_as_a_live_run_leaves_it():
     }
     allocation = written["status"]["allocation"]
     assert allocation["allocationTimestamp"] == "2025-06-01T12:00:00Z"
-    assert allocation["devices"]["results"] == [
-        {"request": "gpu", "driver": "gpu.example.com", "pool": "n1", "device": "gpu-0"}
-    ]
+    found = allocation["devices"]["results"]
+    assert found == [{"request": "gpu", "driver": "gpu.example.com", "pool": "n1", "device": "gpu-0"}]
     (term,) = allocation["nodeSelector"]["nodeSelectorTerms"]
     assert term == {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}]}
 

@@ -56,9 +56,8 @@ def test_a_gated_pod_gets_node_and_devices_for_the_claim_that_will_be_made(resou
     assert isinstance(first.outcome, Granted)
     assert first.outcome.node == "n1"
     assert [str(plan.claim) for plan in first.outcome.plans] == ["default/p-extended-resources"]
-    assert [result.request for result in first.outcome.plans[0].allocation.devices.results] == [
-        "container-0-request-0"
-    ] * 2
+    found = [result.request for result in first.outcome.plans[0].allocation.devices.results]
+    assert found == ["container-0-request-0"] * 2
     assert second.reason == "DevicesInUse"
 
 

@@ -116,9 +116,8 @@ def test_counts_are_those_of_what_still_holds(steps):
                 history = [entry for entry in history if entry[0] != unit]
                 history.append((unit, reason, tuple(claims)))
         assert Counter(pending.by_reason()) == recount(history)
-        assert {unit: pending.reason(unit) for unit in UNITS if pending.reason(unit)} == {
-            unit: reason for unit, reason, _ in history
-        }
+        found = {unit: pending.reason(unit) for unit in UNITS if pending.reason(unit)}
+        assert found == {unit: reason for unit, reason, _ in history}
 
 
 def test_a_reason_that_nobody_waits_for_any_more_is_counted_as_none():

@@ -73,9 +73,8 @@ async def test_a_gated_pod_gets_its_claim_from_the_template(api):
     assert (owner["kind"], owner["name"], owner["controller"]) == ("Pod", "p", True)
     assert made["metadata"]["annotations"] == {"resource.kubernetes.io/pod-claim-name": "gpu"}
     assert made["metadata"]["labels"] == {"a": "b"}
-    assert ok(api, "GET", f"{PODS}/p")["status"]["resourceClaimStatuses"] == [
-        {"name": "gpu", "resourceClaimName": made["metadata"]["name"]}
-    ]
+    found = ok(api, "GET", f"{PODS}/p")["status"]["resourceClaimStatuses"]
+    assert found == [{"name": "gpu", "resourceClaimName": made["metadata"]["name"]}]
 
 
 async def test_a_pod_starts_once_it_is_ungated_and_its_claim_allocated(api):

@@ -223,9 +223,8 @@ def test_field_selectors():
         ok(api, "GET", SLICES, fieldSelector="spec.driver!=other.example.com,spec.pool.name=node-1")
     ) == ["a"]
     ok(api, "POST", PODS, pod("p"))
-    assert names(ok(api, "GET", PODS, fieldSelector="status.phase==Pending,metadata.namespace=default")) == [
-        "p"
-    ]
+    found = names(ok(api, "GET", PODS, fieldSelector="status.phase==Pending,metadata.namespace=default"))
+    assert found == ["p"]
 
 
 def test_all_namespaces_at_once():

@@ -323,9 +323,8 @@ def test_of_a_spec_only_the_minimum_may_change():
     api = ApiServer()
     ok(api, "POST", GROUPS, spec(priority=3))
     patch: dict[str, Any] = {"spec": {"schedulingPolicy": {"gang": {"minCount": 3}}}}
-    assert ok(api, "PATCH", f"{GROUPS}/g", patch, media=MERGE)["spec"]["schedulingPolicy"] == {
-        "gang": {"minCount": 3}
-    }
+    told = ok(api, "PATCH", f"{GROUPS}/g", patch, media=MERGE)["spec"]["schedulingPolicy"]
+    assert told == {"gang": {"minCount": 3}}
     for part, field in (
         ({"priority": 4}, "spec.priority"),
         ({"resourceClaims": None}, "spec.resourceClaims"),
@@ -354,9 +353,8 @@ def test_a_group_in_a_tree_names_its_workload():
         del made["spec"]["workloadRef"]
         assert [field for field, _ in causes(ApiServer(), "POST", path, made)] == ["spec.workloadRef"]
     made = composite_group(least=0)
-    assert [field for field, _ in causes(ApiServer(), "POST", TREES, made)] == [
-        "spec.schedulingPolicy.gang.minGroupCount"
-    ]
+    found = [field for field, _ in causes(ApiServer(), "POST", TREES, made)]
+    assert found == ["spec.schedulingPolicy.gang.minGroupCount"]
 
 
 OLDEST = GROUPS.replace("v1beta1", "v1alpha2")
@@ -371,9 +369,8 @@ def test_a_group_is_shown_in_the_shape_of_each_version():
     api.create(POD_GROUP, "default", made)
     old = ok(api, "GET", f"{OLDEST}/g")
     assert old["spec"]["disruptionMode"] == "PodGroup"
-    assert old["spec"]["podGroupTemplateRef"] == {
-        "workload": {"workloadName": "w", "podGroupTemplateName": "t"}
-    }
+    found = old["spec"]["podGroupTemplateRef"]
+    assert found == {"workload": {"workloadName": "w", "podGroupTemplateName": "t"}}
     ok(api, "DELETE", f"{OLDEST}/g")
     ok(api, "POST", OLDEST, {**old, "metadata": made["metadata"]})
     (stored,) = api.store[POD_GROUP].scan("")
@@ -392,12 +389,10 @@ def test_of_a_workload_only_the_minimum_of_its_templates_may_change():
     api = ApiServer()
     ok(api, "POST", WORKLOADS, workload("a", "b"))
     ok(api, "PUT", f"{WORKLOADS}/w", workload("a", "b", least=3))
-    assert causes(api, "PUT", f"{WORKLOADS}/w", workload("a")) == [
-        ("spec.podGroupTemplates", "FieldValueInvalid")
-    ]
-    assert causes(ApiServer(), "POST", WORKLOADS, workload("a", "a")) == [
-        ("spec.podGroupTemplates[1].name", "FieldValueDuplicate")
-    ]
+    found = causes(api, "PUT", f"{WORKLOADS}/w", workload("a"))
+    assert found == [("spec.podGroupTemplates", "FieldValueInvalid")]
+    told = causes(ApiServer(), "POST", WORKLOADS, workload("a", "a"))
+    assert told == [("spec.podGroupTemplates[1].name", "FieldValueDuplicate")]
 
 
 def test_templates_of_groups_of_groups_nest_four_levels():
@@ -411,9 +406,8 @@ def test_templates_of_groups_of_groups_nest_four_levels():
 
 
 def test_a_coscheduling_group_needs_a_positive_minimum():
-    assert causes(ApiServer(), "POST", COSCHEDULING, coscheduling_group(least=0)) == [
-        ("spec.minMember", "FieldValueInvalid")
-    ]
+    found = causes(ApiServer(), "POST", COSCHEDULING, coscheduling_group(least=0))
+    assert found == [("spec.minMember", "FieldValueInvalid")]
 
 
 FULL = {"cpu": "1", "memory": "1Gi"}

@@ -74,9 +74,8 @@ def test_what_is_common_is_the_plain_intersection(some: Devices):
             assert (words == ALL).all()
         else:
             assert set(np.flatnonzero(unpack_bits(words, MARKS)).tolist()) == names
-    assert untouched(
-        shares_a_name, found, scopes, bits(some.meets)
-    ).tolist() == reference_kernels.shares_a_name(plain, some.scopes, some.meets)
+    told = untouched(shares_a_name, found, scopes, bits(some.meets)).tolist()
+    assert told == reference_kernels.shares_a_name(plain, some.scopes, some.meets)
 
 
 @given(devices())
@@ -89,9 +88,8 @@ def test_counting_is_the_plain_count(some: Devices):
 def test_compatible_with_one_device_is_the_plain_definition(some: Devices):
     arrays = codes(some.scopes, WIDTH), bits(some.asks), bits(some.meets)
     for one in range(len(some.scopes)):
-        assert untouched(compatible_with, one, *arrays).tolist() == reference_kernels.compatible_with(
-            one, *some[:3]
-        )
+        found = untouched(compatible_with, one, *arrays).tolist()
+        assert found == reference_kernels.compatible_with(one, *some[:3])
 
 
 @given(devices())

@@ -83,9 +83,8 @@ def test_total_draw_is_the_plain_definition(world: Drawing):
     _, table, sets, draws = world.arrays()
     found = untouched(total_draw, len(world.left), table, sets, draws)
     assert found.dtype == np.int64
-    assert found.tolist() == reference_kernels.total_draw(
-        len(world.left), world.table, world.sets, world.draws
-    )
+    told = found.tolist()
+    assert told == reference_kernels.total_draw(len(world.left), world.table, world.sets, world.draws)
 
 
 @given(st.lists(st.tuples(SMALL | HUGE, st.integers(0, 5) | HUGE), min_size=1, max_size=12))

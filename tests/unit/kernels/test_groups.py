@@ -84,17 +84,15 @@ ROWS = st.integers(0, 3).flatmap(
 def test_the_rows_of_a_code_are_those_that_carry_it_in_order(world: tuple[int, list[list[int]]]):
     width, rows = world
     index = untouched(invert, codes(rows, width), CODES)
-    assert [index.of(code).tolist() for code in range(CODES)] == [
-        reference_kernels.rows_of(rows, code) for code in range(CODES)
-    ]
+    found = [index.of(code).tolist() for code in range(CODES)]
+    assert found == [reference_kernels.rows_of(rows, code) for code in range(CODES)]
 
 
 @given(st.lists(st.integers(-1, CODES - 1)))
 def test_a_single_column_needs_no_second_axis(column: list[int]):
     index = invert(np.array(column, dtype=np.int32), CODES)
-    assert [index.of(code).tolist() for code in range(CODES)] == [
-        reference_kernels.rows_of([[code] for code in column], code) for code in range(CODES)
-    ]
+    found = [index.of(code).tolist() for code in range(CODES)]
+    assert found == [reference_kernels.rows_of([[code] for code in column], code) for code in range(CODES)]
 
 
 @given(ROWS, st.lists(st.integers(0, CODES - 1), unique=True, max_size=CODES))

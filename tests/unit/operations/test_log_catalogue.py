@@ -183,9 +183,8 @@ def test_one_class_is_enough_for_a_line_its_description_and_its_metrics():
         }
     ]
     fields = ("claim", "oddity", "duration_ms", "decision_id")
-    assert list(events_of(Strange)) == [
-        Event("strange", Level.ERROR, "Something strange happened.", fields, ("pod",))
-    ]
+    found = list(events_of(Strange))
+    assert found == [Event("strange", Level.ERROR, "Something strange happened.", fields, ("pod",))]
     assert described_fields([Strange])["oddity"] == ((int,), "how odd")
     meters = Meters(process=False, kinds=[Strange])
     value = meters.registry.get_sample_value

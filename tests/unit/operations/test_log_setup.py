@@ -84,9 +84,8 @@ def test_libraries_are_heard_from_warnings_upwards_and_in_the_same_form(monkeypa
     logging.getLogger("some.library").info("response body")
     logging.getLogger("some.library").warning("connection lost")
     lines = [json.loads(line.lstrip("\0")) for line in stream.getvalue().splitlines()]
-    assert [(line["event"], line["logger"], line["level"]) for line in lines] == [
-        ("connection lost", "some.library", "warning")
-    ]
+    found = [(line["event"], line["logger"], line["level"]) for line in lines]
+    assert found == [("connection lost", "some.library", "warning")]
 
 
 def test_an_error_of_aiohttp_is_logged_without_what_it_quotes(monkeypatch: pytest.MonkeyPatch):

@@ -152,9 +152,8 @@ def test_a_restored_server_is_trusted_although_its_versions_are_older():
 def test_objects_that_are_not_listed_are_dropped():
     state = fleet(held("a", hold("A")), held("b", hold("B")))
     kept = typed(held("b", hold("B")))
-    assert state.apply(Replaced("ResourceClaim", (kept,), ())) == claims("a", "b") | freed(
-        P
-    ) | holders_changed("A")
+    found = state.apply(Replaced("ResourceClaim", (kept,), ()))
+    assert found == claims("a", "b") | freed(P) | holders_changed("A")
     assert set(state.claims) == {ObjectKey("default", "b")}
     assert holders(state) == []
 

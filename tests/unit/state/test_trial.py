@@ -218,9 +218,8 @@ def test_loading_equals_applying_each_object():
     store = Store(Semantics())
     for raw in WORLD:
         store.apply(Changed(raw["kind"], typed(raw)))
-    assert store_picture(store_of(map(typed, WORLD), Semantics()).snapshot()) == store_picture(
-        store.snapshot()
-    )
+    found = store_picture(store_of(map(typed, WORLD), Semantics()).snapshot())
+    assert found == store_picture(store.snapshot())
 
 
 def test_objects_are_loaded_in_order_and_a_later_one_replaces_its_namesake():

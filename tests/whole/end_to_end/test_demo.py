@@ -100,9 +100,8 @@ def test_every_placement_of_a_profile_is_published_and_draws_what_the_profile_ne
         if device["attributes"].get("profile") == {"string": name}
         and device["attributes"]["parentIndex"] == {"int": gpu}
     ]
-    assert [[(draw["counterSet"], values(draw["counters"])) for draw in draws] for draws in found] == [
-        [(f"gpu-{gpu}-counter-set", expected(MIG[name], start))] for start in MIG[name].starts
-    ]
+    told = [[(draw["counterSet"], values(draw["counters"])) for draw in draws] for draws in found]
+    assert told == [[(f"gpu-{gpu}-counter-set", expected(MIG[name], start))] for start in MIG[name].starts]
 
 
 def test_the_whole_gpu_draws_all_counters():

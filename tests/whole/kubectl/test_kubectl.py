@@ -113,9 +113,8 @@ async def test_imperative_commands(kubectl):
         "patch", "resourceclaim", "c", "--type=json", "-p", '[{"op":"remove","path":"/metadata/labels/x"}]'
     )
     await run("patch", "pod", "p", "-p", '{"metadata":{"finalizers":["a.example/b"]}}')
-    assert (
-        await run("get", "resourceclaims", "-l", "z=1", "-o", "name") == "resourceclaim.resource.k8s.io/c\n"
-    )
+    found = await run("get", "resourceclaims", "-l", "z=1", "-o", "name")
+    assert found == "resourceclaim.resource.k8s.io/c\n"
     await run("delete", "pod", "p", "--wait=false")
     await run("patch", "pod", "p", "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
     await run("wait", "--for=delete", "pod/p", "--timeout=5m")

@@ -73,6 +73,8 @@ async def test_the_demonstrations_65_devices(browser: Browser, theme: str, width
         await seen.heard(Waits, 9)
         await check(browser, seen.url, theme, width)
         await check(browser, f"{seen.url}/?cell=a100-0&by=node", theme, width)
+        if theme == "dark":
+            return
         await browser.open(f"{seen.url}/explanation?kind=claim&namespace=training&name=quartet")
         assert "training/quartet" in await browser.run("return document.querySelector('h1').textContent")
         assert await violations(browser) == []
@@ -80,7 +82,7 @@ async def test_the_demonstrations_65_devices(browser: Browser, theme: str, width
 
 @SIZES
 async def test_many_devices_with_every_reason(browser: Browser, theme: str, width: int):
-    async with standing(mig.fleet(12)) as still:
+    async with standing(mig.fleet(27)) as still:
         still.allocate(*(bare_claim(f"c-{at}", [mig.partition("p", "1g.5gb")]) for at in range(40)))
         many_reasons(still)
         still.moves = (MovesAdvice("whole=2", "device of whole", 0, 2, 2, (move(0),)),)
@@ -89,7 +91,8 @@ async def test_many_devices_with_every_reason(browser: Browser, theme: str, widt
         line = GangLine(gang, 4, gated=3, bound=1, released=0, nodes=1, domain=(("rack", "r1"),))
         still.gangs[gang] = GangEntry(line, "GangUnplaced", "2 of 3 pods fit together")
         await check(browser, still.url, theme, width)
-        await check(browser, f"{still.url}/?reason=DevicesInUse&nodes=2&page=2", theme, width)
+        if theme == "light":  # second pages of all lists
+            await check(browser, f"{still.url}/?reason=DevicesInUse&nodes=2&page=2", theme, width)
 
 
 @SIZES
@@ -177,9 +180,8 @@ async def test_what_was_opened_and_focused_stays_so_over_updates(browser: Browse
         give(made, "p", {"nvidia.com/gpu": 1})
         await browser.until("return document.getElementById('machines').textContent.includes('default/p')")
         assert await browser.run("return document.querySelector('#machines details').open")
-        assert (
-            await browser.run("return document.activeElement.getAttribute('aria-label')") == "rack-0 as text"
-        )
+        found = await browser.run("return document.activeElement.getAttribute('aria-label')")
+        assert found == "rack-0 as text"
 
 
 async def test_filters_work_from_the_keyboard_and_by_links_without_scripts(browser: Browser):

@@ -73,11 +73,8 @@ def test_learnt_weights_are_kept_and_played_beside_the_limit(tmp_path: Path, mon
     policies = ["--policy", "random-node", "--policy", "first-fit"]
     done = CliRunner().invoke(main, ["placement", "mig", *arguments, *policies])
     assert done.exit_code == 0, done.output
-    assert [line.split()[1] for line in done.stdout.splitlines()[1:]] == [
-        *policies[1::2],
-        "learned",
-        "repacking",
-    ]
+    found = [line.split()[1] for line in done.stdout.splitlines()[1:]]
+    assert found == [*policies[1::2], "learned", "repacking"]
     assert len(json.loads((tmp_path / "uniform.json").read_text())["shapes"]) == len(PLACES)
 
 
@@ -91,9 +88,8 @@ def test_loads_played_on_tables_are_those_that_the_engine_plays():
     assert played.accepted.total() < played.asked.total()
     outcome = evolution.play(*preferences(worth(weights)), runs, gpus=8)
     assert float(outcome.used[0]) == pytest.approx(played.worth)
-    assert outcome.accepted[0].tolist() == pytest.approx(
-        [played.accepted[name] / played.asked[name] for name in PROFILES]
-    )
+    found = outcome.accepted[0].tolist()
+    assert found == pytest.approx([played.accepted[name] / played.asked[name] for name in PROFILES])
 
 
 def test_nothing_that_a_gpu_can_hold_costs_more_than_the_gpu():

@@ -73,9 +73,8 @@ async def test_equal_pods_get_one_request_which_goes_with_their_devices():
         templates = shelf(cluster, POD_TEMPLATE)
         sets = request["spec"].pop("podSets")
         assert request["spec"] == {"provisioningClassName": CLASS}
-        assert {one["podTemplateRef"]["name"]: one["count"] for one in sets} == {
-            one["metadata"]["name"]: 1 for one in templates
-        }
+        found = {one["podTemplateRef"]["name"]: one["count"] for one in sets}
+        assert found == {one["metadata"]["name"]: 1 for one in templates}
         assert {one["metadata"]["ownerReferences"][0]["name"] for one in templates} == {"job"}
         specs = [one["template"]["spec"] for one in templates]
         # An autoscaler makes no claims from templates: each of its pods names one that is there.

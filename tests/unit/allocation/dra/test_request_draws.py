@@ -122,9 +122,8 @@ def test_the_result_says_what_its_device_draws():
     outcome = on_node(World(port(vf("A"), fixed), [made], rules=ON))
     assert isinstance(outcome, NodeGrant)
     results = outcome.plans[0].allocation.to_json()["devices"]["results"]
-    assert [r["consumedCounters"] for r in results] == [
-        [{"counterSet": "port", "counters": {"bandwidth": much}}] for much in ("3G", "5G")
-    ]
+    found = [r["consumedCounters"] for r in results]
+    assert found == [[{"counterSet": "port", "counters": {"bandwidth": much}}] for much in ("3G", "5G")]
 
 
 def test_a_device_that_names_a_set_twice_is_charged_what_it_draws_in_both():

@@ -85,9 +85,8 @@ def test_room_names_each_resource_and_its_amounts():
 
 def test_the_remedy_is_for_pods_that_suit_no_node():
     world = PlacedPods(A, B, using(running("busy", "a", "1"), 80))
-    assert world.left_out(using(asking("p"), 80)) == (
-        "1 of 2 nodes suit the pod: 1 with host port 80/TCP in use"
-    )
+    found = world.left_out(using(asking("p"), 80))
+    assert found == "1 of 2 nodes suit the pod: 1 with host port 80/TCP in use"
 
 
 def nominated(node: str, priority: int = 0, **rest: Any) -> Object:

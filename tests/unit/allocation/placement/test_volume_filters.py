@@ -145,9 +145,8 @@ def test_a_driver_that_says_so_must_be_on_the_node():
     driver = csi_driver(capacity=False)
     world.put({**driver, "spec": {**driver["spec"], "preventPodSchedulingIfMissing": True}})
     assert world.nodes_for(asked) == ["a"]
-    assert world.against(asked, "b") == [
-        "without the CSI driver csi.example.com, which preventPodSchedulingIfMissing requires"
-    ]
+    found = world.against(asked, "b")
+    assert found == ["without the CSI driver csi.example.com, which preventPodSchedulingIfMissing requires"]
     world.put(csi_node("b", 9))
     assert world.nodes_for(asked) == ["a", "b"]
 

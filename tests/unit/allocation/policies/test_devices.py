@@ -259,6 +259,5 @@ def test_nodes_are_ordered_by_their_loss_with_the_price_of_its_pressure(
         )
         for at in np.flatnonzero(among).tolist()
     }
-    assert sorted(expected, key=lambda at: (found[at], at)) == sorted(
-        expected, key=lambda at: (expected[at], at)
-    )
+    told = sorted(expected, key=lambda at: (found[at], at))
+    assert told == sorted(expected, key=lambda at: (expected[at], at))

@@ -238,6 +238,5 @@ def test_a_conflict_names_requests_and_constraints_and_how_many_devices_fit():
     )
     assert [str(miss) for miss in explanation.nearest] == [f"m: {text}", f"n: {text}"]
     assert "these cannot hold together: r1, r3, distinct d/gpu" in explanation.short()
-    assert as_json(explanation)["constraintsNotTogether"] == [
-        {"claim": "default/c", "constraint": "distinct d/gpu"}
-    ]
+    found = as_json(explanation)["constraintsNotTogether"]
+    assert found == [{"claim": "default/c", "constraint": "distinct d/gpu"}]

@@ -247,9 +247,8 @@ def test_every_new_name_is_in_the_map():
 def test_what_is_drawn_and_published_is_renamed_alike():
     counters, content = conversion(RAW).objects
     assert counters["spec"]["sharedCounters"] == [{"name": "gpu-0", "counters": {"memory": {"value": "1"}}}]
-    assert content["spec"]["devices"] == [
-        device("gpu-0", {"pci_root": "r"}, {"copy_engines": "7"}, {"gpu-0": {"memory": 1}})
-    ]
+    found = content["spec"]["devices"]
+    assert found == [device("gpu-0", {"pci_root": "r"}, {"copy_engines": "7"}, {"gpu-0": {"memory": 1}})]
 
 
 def test_claims_that_hold_a_device_hold_it_under_its_new_name():

@@ -66,9 +66,8 @@ def test_other_kinds_are_counted_and_left_alone(tmp_path: Path):
 
 def test_an_object_that_occurs_twice_is_refused_naming_both_places(tmp_path: Path):
     bundle = bundle_of(tmp_path, a=CLAIM % "c", b=f"# note\n{CLAIM % 'c'}", c=CLAIM % "c, namespace: other")
-    assert refusals(bundle, tmp_path) == [
-        "b.yaml:2: ResourceClaim default/c: metadata.name: is also in a.yaml:1, which is used"
-    ]
+    found = refusals(bundle, tmp_path)
+    assert found == ["b.yaml:2: ResourceClaim default/c: metadata.name: is also in a.yaml:1, which is used"]
     assert len(bundle.of(ResourceClaim)) == 2
 
 

@@ -79,11 +79,8 @@ def test_directives_and_end_markers_go_with_their_documents():
 
 def test_lists_are_unwrapped_and_say_which_item():
     text = "kind: List\nitems:\n- {kind: A}\n- {kind: List, items: [{kind: B}, {kind: C}]}\n"
-    assert read(text) == [
-        "f.yaml:1 items[0] A",
-        "f.yaml:1 items[1].items[0] B",
-        "f.yaml:1 items[1].items[1] C",
-    ]
+    found = read(text)
+    assert found == ["f.yaml:1 items[0] A", "f.yaml:1 items[1].items[0] B", "f.yaml:1 items[1].items[1] C"]
 
 
 def test_items_of_a_typed_list_get_what_the_list_says_of_them():

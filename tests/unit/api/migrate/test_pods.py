@@ -49,9 +49,8 @@ def test_request_and_limit_become_one_claim_and_nothing_of_them_stays():
     found = done(spec)
     (main,) = found.spec["containers"]
     assert main["resources"] == {"limits": {"cpu": "1"}, "claims": [{"name": "main-gpu-example-com"}]}
-    assert found.spec["resourceClaims"] == [
-        {"name": "main-gpu-example-com", "resourceClaimTemplateName": "gpu.example.com-2"}
-    ]
+    told = found.spec["resourceClaims"]
+    assert told == [{"name": "main-gpu-example-com", "resourceClaimTemplateName": "gpu.example.com-2"}]
     assert found.spec["schedulingGates"] == [{"name": GATE}]
     (template,) = found.templates
     assert template.spec() == {

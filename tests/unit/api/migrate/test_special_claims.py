@@ -41,9 +41,8 @@ def test_requests_are_named_after_container_and_resource():
     many = [container(f"c{number}", a_gpu="1") for number in range(11)]
     many[2]["resources"]["limits"] |= {"Z/first": "1", "cpu": "1", "memory": "1"}
     found = requests(pod({"containers": many}), "a/gpu")
-    assert list(found)[:4] == [f"container-{end}-request-0" for end in ("0", "1", "10")] + [
-        "container-2-request-1"
-    ]
+    told = list(found)[:4]
+    assert told == [f"container-{end}-request-0" for end in ("0", "1", "10")] + ["container-2-request-1"]
     assert set(found.values()) == {("gpu", 1)}
 
 
@@ -63,9 +62,8 @@ def test_init_containers_use_what_comes_after_them_and_share_the_rest():
 def test_a_claim_is_that_of_its_pod():
     claim = made_for(pod({"containers": [container("c", a_g="2")]}), {"a/g": "gpu"})
     assert claim["metadata"]["annotations"] == {"resource.kubernetes.io/extended-resource-claim": "true"}
-    assert claim["metadata"]["ownerReferences"] == [
-        {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": True}
-    ]
+    found = claim["metadata"]["ownerReferences"]
+    assert found == [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u", "controller": True}]
 
 
 def test_of_classes_with_one_name_the_newest_counts():

@@ -112,9 +112,8 @@ def group(spec: dict[str, Any], status: dict[str, Any] | None = None) -> PodGrou
 def test_a_pod_names_its_gang_in_three_ways_and_kubernetes_own_wins():
     spec = {"schedulingGroup": {"podGroupName": "a"}}
     labels, annotations = {"scheduling.x-k8s.io/pod-group": "b"}, {"dra-reconciler.io/gang": "c"}
-    assert gang_of(pod(spec, labels=labels, annotations=annotations)) == GangKey(
-        "ns", GangSource.POD_GROUP, "a"
-    )
+    found = gang_of(pod(spec, labels=labels, annotations=annotations))
+    assert found == GangKey("ns", GangSource.POD_GROUP, "a")
     assert gang_of(pod(labels=labels, annotations=annotations)) == GangKey("ns", GangSource.COSCHEDULING, "b")
     assert gang_of(pod(annotations=annotations)) == GangKey("ns", GangSource.ANNOTATION, "c")
     assert gang_of(pod()) is None
@@ -123,9 +122,8 @@ def test_a_pod_names_its_gang_in_three_ways_and_kubernetes_own_wins():
 def test_annotations_say_size_and_topology():
     assert annotated_rules(annotated(gang="g", gang_size="16")) == GangRules(16)
     topology = "rack=preferred, example.com/block"
-    assert annotated_rules(annotated(gang="g", gang_size="2", gang_topology=topology)) == GangRules(
-        2, (Tier("rack", required=False), Tier("example.com/block", required=True))
-    )
+    found = annotated_rules(annotated(gang="g", gang_size="2", gang_topology=topology))
+    assert found == GangRules(2, (Tier("rack", required=False), Tier("example.com/block", required=True)))
 
 
 @pytest.mark.parametrize(

@@ -98,9 +98,8 @@ def test_every_gpu_becomes_one_counter_set():
     sets = {counters.name: counters.counters for counters in found.spec.shared_counters}
     assert list(sets) == ["gpu-0", "gpu-1"]
     assert str(sets["gpu-0"]["memory"]["value"]) == "40Gi"
-    assert {draw.counter_set for device in found.spec.devices for draw in device.consumes_counters} == set(
-        sets
-    )
+    told = {draw.counter_set for device in found.spec.devices for draw in device.consumes_counters}
+    assert told == set(sets)
 
 
 @needs(TEXT)

@@ -61,17 +61,15 @@ def old(version: str, capacity: Any) -> dict[str, Any]:
     ],
 )
 def test_capacity_is_read_in_the_spelling_of_its_time(version: str, capacity: Any):
-    assert to_v1(old(version, capacity))["spec"]["devices"] == [
-        {"name": "a", "capacity": {"memory": {"value": "40Gi"}}}
-    ]
+    found = to_v1(old(version, capacity))["spec"]["devices"]
+    assert found == [{"name": "a", "capacity": {"memory": {"value": "40Gi"}}}]
 
 
 @pytest.mark.parametrize("capacity", ["40Gi", {"quantity": "40Gi"}])
 def test_a_spelling_of_another_time_is_read_from_files_with_a_warning(capacity: Any):
     warnings: list[str] = []
-    assert to_v1(old("v1beta1", capacity), warnings)["spec"]["devices"][0]["capacity"] == {
-        "memory": {"value": "40Gi"}
-    }
+    found = to_v1(old("v1beta1", capacity), warnings)["spec"]["devices"][0]["capacity"]
+    assert found == {"memory": {"value": "40Gi"}}
     (warning,) = warnings
     assert warning.endswith("amounts belong under `value` since v1beta1; read as if they were there")
 

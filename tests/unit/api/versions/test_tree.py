@@ -175,17 +175,15 @@ def test_sources_in_a_circle_are_refused_with_the_way_round():
 
 
 def test_a_source_that_is_not_there_is_refused():
-    assert refusal([composite("a", ["b"])]) == (
-        "device a: consumesCapacityFrom: names b, which is not a device of this slice"
-    )
+    found = refusal([composite("a", ["b"])])
+    assert found == "device a: consumesCapacityFrom: names b, which is not a device of this slice"
 
 
 def test_a_mixin_that_is_not_there_is_refused():
     device = composite("a")
     device["composite"]["includes"] = [{"name": "x"}]
-    assert refusal([device], deviceMixins=[{"name": "y", "composite": {}}]) == (
-        "spec.devices[0].composite.includes[0]: the slice has no such mixin as x; it has y"
-    )
+    found = refusal([device], deviceMixins=[{"name": "y", "composite": {}}])
+    assert found == "spec.devices[0].composite.includes[0]: the slice has no such mixin as x; it has y"
 
 
 @pytest.mark.parametrize(
@@ -222,9 +220,8 @@ def test_a_basic_device_includes_nothing():
 def test_more_than_eight_includes_are_refused():
     device = composite("a")
     device["composite"]["includes"] = [{"name": "y"}] * 9
-    assert refusal([device], deviceMixins=[{"name": "y", "composite": {}}]) == (
-        "spec.devices[0].composite.includes: names 9 mixins; at most 8 are allowed"
-    )
+    found = refusal([device], deviceMixins=[{"name": "y", "composite": {}}])
+    assert found == "spec.devices[0].composite.includes: names 9 mixins; at most 8 are allowed"
 
 
 @pytest.mark.parametrize(

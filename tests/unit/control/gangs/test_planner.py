@@ -246,6 +246,5 @@ async def test_a_gang_has_the_place_and_the_wishes_of_its_group():
     found.nodes.on_demand.listed("PodGroup")
     step = planner(found).next(P)
     assert isinstance(step, Solve)
-    assert {(one.pod.spec.priority, one.pod.spec.preemption_policy) for one in step.question.members} == {
-        (7, "Never")
-    }
+    told = {(one.pod.spec.priority, one.pod.spec.preemption_policy) for one in step.question.members}
+    assert told == {(7, "Never")}

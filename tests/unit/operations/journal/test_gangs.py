@@ -97,9 +97,8 @@ async def test_a_gang_that_other_nodes_were_chosen_for_is_found(tmp_path: Path):
 
     change(tmp_path, cordoned)
     tally, _ = replayed(tmp_path)
-    assert [(one.then.outcome.reason, one.now and one.now.reason) for one in tally.different] == [
-        ("", "GangUnplaced")
-    ]
+    found = [(one.then.outcome.reason, one.now and one.now.reason) for one in tally.different]
+    assert found == [("", "GangUnplaced")]
 
 
 # -- Journals of simulated runs, with turmoil, deaths and slices that change under holds, decided again.

@@ -130,14 +130,12 @@ async def test_partitions_are_not_added_up_where_counters_are():
     store = store_with(partitioned("n", DRIVERS[0], 1))
     capacity = Capacity(store.snapshot)
     await capacity.refresh()
-    assert capacity.holdings.counters == {
-        DRIVERS[0]: {"engines": (3.0, 3.0), "memory": (8.0 * 2**30, 8.0 * 2**30)}
-    }
+    found = capacity.holdings.counters
+    assert found == {DRIVERS[0]: {"engines": (3.0, 3.0), "memory": (8.0 * 2**30, 8.0 * 2**30)}}
     put(store, {**claim("c"), "status": held(DRIVERS[0], "n", "gpu0-left")})
     await capacity.refresh()
-    assert capacity.holdings.counters == {
-        DRIVERS[0]: {"engines": (3.0, 2.0), "memory": (8.0 * 2**30, 4.0 * 2**30)}
-    }
+    told = capacity.holdings.counters
+    assert told == {DRIVERS[0]: {"engines": (3.0, 2.0), "memory": (8.0 * 2**30, 4.0 * 2**30)}}
     assert states(capacity) == {"held": 1, "shared": 0, "allocatable": 1, "blocked": 1}
 
 

@@ -46,9 +46,8 @@ def test_any_history_leaves_only_its_final_holds(
     for kind in ("gpu", "rdma"):
         assert played.held(kind) == fresh.held(kind)
         for minor in range(3):
-            assert [played.vf_taken(kind, minor, bus) for bus in "xy"] == [
-                fresh.vf_taken(kind, minor, bus) for bus in "xy"
-            ]
+            found = [played.vf_taken(kind, minor, bus) for bus in "xy"]
+            assert found == [fresh.vf_taken(kind, minor, bus) for bus in "xy"]
 
 
 FIRST, SECOND = (0, "s0"), (0, "s1")

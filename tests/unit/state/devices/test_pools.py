@@ -403,6 +403,5 @@ def test_a_node_asks_only_the_slices_of_a_large_pool_that_name_it():
     assert asked == {"n": [0, 2, 3], "m": [1, 3]}
     for name, expected in asked.items():
         offered = topology.view(name)
-        assert [pool.names[row] for row in offered.rows[offered.here].tolist()] == [
-            f"d{at}" for at in expected
-        ]
+        found = [pool.names[row] for row in offered.rows[offered.here].tolist()]
+        assert found == [f"d{at}" for at in expected]

@@ -40,9 +40,8 @@ def problems(*objects: Object) -> list[str]:
 
 def test_a_broken_pool_says_why():
     a, b = devices("A"), devices("B")
-    assert problems(resource_slice("s", a, nodeName="n", **TWO)) == [
-        "1 of 2 slices of generation 1 are published"
-    ]
+    found = problems(resource_slice("s", a, nodeName="n", **TWO))
+    assert found == ["1 of 2 slices of generation 1 are published"]
     assert problems(
         resource_slice("s", a, nodeName="n"), resource_slice("t", b, nodeName="n", generation=2)
     ) == ["a newer generation is published"]
