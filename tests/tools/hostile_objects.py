@@ -5,6 +5,7 @@ from typing import Any
 
 from reconciler.allocation.alignment.preferences import JOINT
 from reconciler.api.versions.extensions import ANNOTATION
+from tests.tools.builders import labelled
 from tests.tools.small_fleet import DRA
 
 Object = dict[str, Any]
@@ -42,6 +43,8 @@ def nested(depth: int) -> Any:
     return value
 
 
+OF_N = f'device.attributes["{DRIVER}"].n + '
+ONE = {"counters": {"c": {"value": "1"}}}
 MANY = {f"counter-{n}": "1" for n in range(10_000)}
 ODD = [
     "NaN", "Inf", "-Inf", "Infinity",
@@ -56,12 +59,7 @@ SLICES: dict[str, Object] = {
         drawing("d", {"c": "1"}), sharedCounters=[counters(f"g{n}", {"c": "1"}) for n in range(10_000)]
     ),
     "a device that draws from ten thousand sets": hostile_slice(
-        {
-            "name": "d",
-            "consumesCounters": [
-                {"counterSet": f"g{n}", "counters": {"c": {"value": "1"}}} for n in range(10_000)
-            ],
-        },
+        {"name": "d", "consumesCounters": [{"counterSet": f"g{n}", **ONE} for n in range(10_000)]},
         sharedCounters=[counters("g0", {"c": "1"})],
     ),
     "negative counters": hostile_slice(
@@ -94,12 +92,7 @@ SLICES: dict[str, Object] = {
     "a thousand node selector terms": hostile_slice(
         {"name": "d"},
         nodeName=None,
-        nodeSelector={
-            "nodeSelectorTerms": [
-                {"matchExpressions": [{"key": f"k{n}", "operator": "In", "values": [str(n)] * 100}]}
-                for n in range(1000)
-            ]
-        },
+        nodeSelector={"nodeSelectorTerms": [labelled(f"k{n}", *[str(n)] * 100) for n in range(1000)]},
     ),
     "homoglyphs of a good name": hostile_slice({"name": "d0"}, {"name": "d\u043e"}, {"name": "d0\u200b"}),
     "half characters": hostile_slice({"name": "d\ud800"}),
@@ -117,23 +110,12 @@ SLICES: dict[str, Object] = {
         for text in ODD
     },
     "a thousand slow expressions": hostile_slice(
-        *(
-            {
-                "name": f"d{n}",
-                "attributes": {"n": {"int": n}},
-                "consumesCounters": [{"counterSet": "g", "counters": {"c": {"value": "1"}}}],
-            }
-            for n in range(128)
-        ),
+        *({"attributes": {"n": {"int": n}}, **drawing(f"d{n}", {"c": "1"})} for n in range(128)),
         sharedCounters=[counters("g", {"c": "1k"})],
         annotations={
             ANNOTATION: json.dumps(
                 {
-                    f"d{n}": {
-                        "compatibleOnlyWith": {
-                            "expression": BOMB.format(f'device.attributes["{DRIVER}"].n + {n}')
-                        }
-                    }
+                    f"d{n}": {"compatibleOnlyWith": {"expression": BOMB.format(OF_N + str(n))}}
                     for n in range(128)
                 }
             )
@@ -158,6 +140,15 @@ def hostile_claim(requests: list[Object], name: str = "evil", **metadata: Any) -
         "metadata": {"name": name, "namespace": "default", "labels": labels, **metadata},
         "spec": {"devices": {"requests": requests}},
     }
+
+
+def plain(name: str = "r", **fields: Any) -> Object:
+    return {"name": name, "exactly": {"deviceClassName": "gpu", **fields}}
+
+
+def asking(*requests: Object, **fields: Any) -> Object:
+    """A claim with constraints or configuration."""
+    return {**hostile_claim([]), "spec": {"devices": {"requests": list(requests), **fields}}}
 
 
 def requests(text: str, *, count: int = 32, alternatives: int = 8, selectors: int = 32) -> list[Object]:
@@ -185,49 +176,20 @@ CLAIMS: dict[str, Object] = {
     "cheap selectors in great numbers": hostile_claim(requests("device.driver != '{}'")),
     "slow selectors in great numbers": hostile_claim(requests(BOMB)),
     "selectors that are none": hostile_claim(requests("(" * 200 + "{}")),
-    "ten thousand requests": hostile_claim(
-        [{"name": f"r{n}", "exactly": {"deviceClassName": "gpu"}} for n in range(10_000)]
+    "ten thousand requests": hostile_claim([plain(f"r{n}") for n in range(10_000)]),
+    "a count beyond all": hostile_claim([plain(count=2**62)]),
+    "a count that is wider than a number": hostile_claim([plain(count=10**400)]),
+    "ten thousand constraints": asking(
+        plain(count=2), constraints=[{"matchAttribute": f"{DRIVER}/a{n}"} for n in range(10_000)]
     ),
-    "a count beyond all": hostile_claim(
-        [{"name": "r", "exactly": {"deviceClassName": "gpu", "count": 2**62}}]
-    ),
-    "a count that is wider than a number": hostile_claim(
-        [{"name": "r", "exactly": {"deviceClassName": "gpu", "count": 10**400}}]
-    ),
-    "ten thousand constraints": {
-        **hostile_claim([]),
-        "spec": {
-            "devices": {
-                "requests": [{"name": "r", "exactly": {"deviceClassName": "gpu", "count": 2}}],
-                "constraints": [{"matchAttribute": f"{DRIVER}/a{n}"} for n in range(10_000)],
-            }
-        },
-    },
     "a megabyte of tolerations": hostile_claim(
-        [
-            {
-                "name": "r",
-                "exactly": {
-                    "deviceClassName": "gpu",
-                    "tolerations": [{"key": f"k{n}", "operator": "Exists"} for n in range(10_000)],
-                },
-            }
-        ]
+        [plain(tolerations=[{"key": f"k{n}", "operator": "Exists"} for n in range(10_000)])]
     ),
-    "parameters nested deeply": {
-        **hostile_claim([]),
-        "spec": {
-            "devices": {
-                "requests": [{"name": "r", "exactly": {"deviceClassName": "gpu"}}],
-                "config": [{"opaque": {"driver": DRIVER, "parameters": {"x": nested(5000)}}}],
-            }
-        },
-    },
-    "preferences nested deeply": hostile_claim(
-        [{"name": "r", "exactly": {"deviceClassName": "gpu"}}], annotations={JOINT: "[" * 100_000}
+    "parameters nested deeply": asking(
+        plain(), config=[{"opaque": {"driver": DRIVER, "parameters": {"x": nested(5000)}}}]
     ),
+    "preferences nested deeply": hostile_claim([plain()], annotations={JOINT: "[" * 100_000}),
     "a megabyte of preferences": hostile_claim(
-        [{"name": "r", "exactly": {"deviceClassName": "gpu"}}],
-        annotations={JOINT: '{"x":"' + "y" * MEGABYTE + '"}'},
+        [plain()], annotations={JOINT: '{"x":"' + "y" * MEGABYTE + '"}'}
     ),
 }
