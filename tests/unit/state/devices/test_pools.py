@@ -79,204 +79,167 @@ class Case:
     rules: Semantics = NEW
 
 
+class Given:
+    """Slices of a case."""
+
+    def __init__(self, name: str, *slices: Object) -> None:
+        self.name, self.slices = name, list(slices)
+
+    def sees(self, pools: str, on: str = "n", rules: Semantics = NEW) -> Case:
+        return Case(self.name, self.slices, pools, on, rules)
+
+
 A, B, AB = devices("A"), devices("B"), devices("A", "B")
 
 CASES = [
     # POOL-1, POOL-3: which slices concern a node
-    Case("POOL-3: a slice of the node", [first(AB, **ON_N)], "p usable A B"),
-    Case("POOL-7: a slice of another node is no pool here", [first(AB, **ON_M)], ""),
-    Case("POOL-3: a slice for all nodes", [first(A, **EVERYWHERE)], "p usable A"),
-    Case("POOL-3: a selector that matches", [first(A, **ZONE_A)], "p usable A"),
-    Case("POOL-3: a selector that does not", [first(A, **ZONE_B)], ""),
-    Case("POOL-3: none of the four fields is ignored", [first(A)], ""),
-    Case("NM-1: the name comes first", [first(A, nodeName="m", allNodes=True)], ""),
-    Case("VER-4: fields that say nothing", [first(A, nodeName="", allNodes=True)], "p usable A"),
-    Case(
+    Given("POOL-3: a slice of the node", first(AB, **ON_N)).sees("p usable A B"),
+    Given("POOL-7: a slice of another node is no pool here", first(AB, **ON_M)).sees(""),
+    Given("POOL-3: a slice for all nodes", first(A, **EVERYWHERE)).sees("p usable A"),
+    Given("POOL-3: a selector that matches", first(A, **ZONE_A)).sees("p usable A"),
+    Given("POOL-3: a selector that does not", first(A, **ZONE_B)).sees(""),
+    Given("POOL-3: none of the four fields is ignored", first(A)).sees(""),
+    Given("NM-1: the name comes first", first(A, nodeName="m", allNodes=True)).sees(""),
+    Given("VER-4: fields that say nothing", first(A, nodeName="", allNodes=True)).sees("p usable A"),
+    Given(
         "POOL-3: devices each for themselves, one of them here",
-        [first([device("A", **ON_N), device("B", **ON_M), device("C", **ZONE_A)], **EACH)],
-        "p usable A (B) C",
-    ),
-    Case(
+        first([device("A", **ON_N), device("B", **ON_M), device("C", **ZONE_A)], **EACH),
+    ).sees("p usable A (B) C"),
+    Given(
         "POOL-3: devices each for themselves, none of them here",
-        [first([device("A", **ON_M), device("B", **ZONE_B)], **EACH)],
-        "",
-    ),
-    Case("POOL-3: no devices, each for themselves", [first([], **EACH)], ""),
-    Case("an empty slice counts towards the pool", [first([], **ON_N)], "p usable"),
+        first([device("A", **ON_M), device("B", **ZONE_B)], **EACH),
+    ).sees(""),
+    Given("POOL-3: no devices, each for themselves", first([], **EACH)).sees(""),
+    Given("an empty slice counts towards the pool", first([], **ON_N)).sees("p usable"),
     # POOL-2: without partitionable devices
-    Case(
+    Given(
         "POOL-2: slices of the feature are left out, and still counted",
-        [
-            first(A, slices=3, **ON_N),
-            counter_slice("t", COUNTERS, slices=3, **ON_N),
-            resource_slice("u", [device("B", **ON_N)], slices=3, **EACH),
-        ],
-        "p usable A",
-        rules=WITHOUT_COUNTERS,
-    ),
-    Case(
+        first(A, slices=3, **ON_N),
+        counter_slice("t", COUNTERS, slices=3, **ON_N),
+        resource_slice("u", [device("B", **ON_N)], slices=3, **EACH),
+    ).sees("p usable A", rules=WITHOUT_COUNTERS),
+    Given(
         "POOL-2, POOL-12: what slices of the feature say of their number counts, too",
-        [counter_slice("s", COUNTERS, slices=3, **ON_N), second(A, slices=1, **ON_N)],
-        "p invalid",
-        rules=WITHOUT_COUNTERS,
-    ),
-    Case(
-        "POOL-2: a pool of nothing else is no pool",
-        [resource_slice("u", [device("B", **ON_N)], **EACH)],
-        "",
-        rules=WITHOUT_COUNTERS,
-    ),
-    Case(
-        "POOL-2: saying no counts as using it",
-        [resource_slice("u", A, perDeviceNodeSelection=False, **ON_N)],
-        "",
-        rules=WITHOUT_COUNTERS,
-    ),
+        counter_slice("s", COUNTERS, slices=3, **ON_N),
+        second(A, slices=1, **ON_N),
+    ).sees("p invalid", rules=WITHOUT_COUNTERS),
+    Given(
+        "POOL-2: a pool of nothing else is no pool", resource_slice("u", [device("B", **ON_N)], **EACH)
+    ).sees("", rules=WITHOUT_COUNTERS),
+    Given(
+        "POOL-2: saying no counts as using it", resource_slice("u", A, perDeviceNodeSelection=False, **ON_N)
+    ).sees("", rules=WITHOUT_COUNTERS),
     # POOL-4 to POOL-6: generations
-    Case(
-        "POOL-4: the highest generation that concerns the node",
-        [first(A, **ON_N), second(B, **ON_N, **SECOND)],
-        "p usable B",
-    ),
-    Case(
+    Given(
+        "POOL-4: the highest generation that concerns the node", first(A, **ON_N), second(B, **ON_N, **SECOND)
+    ).sees("p usable B"),
+    Given(
         "T10, POOL-5: older slices that are complete are used, though newer ones are elsewhere",
-        [first(A, **ON_N), second(B, **ON_M, **SECOND)],
-        "p usable A",
+        first(A, **ON_N),
+        second(B, **ON_M, **SECOND),
+    ).sees("p usable A"),
+    Given("T10: and the newer ones are used there", first(A, **ON_N), second(B, **ON_M, **SECOND)).sees(
+        "p usable B", on="m"
     ),
-    Case(
-        "T10: and the newer ones are used there",
-        [first(A, **ON_N), second(B, **ON_M, **SECOND)],
-        "p usable B",
-        on="m",
-    ),
-    Case(
+    Given(
         "T11, POOL-6: older slices that are not complete are obsolete, not incomplete",
-        [first(A, **ON_N, **TWO), second(B, **ON_M, **SECOND)],
-        "",
+        first(A, **ON_N, **TWO),
+        second(B, **ON_M, **SECOND),
+    ).sees(""),
+    Given("POOL-6: slices elsewhere complete a pool", first(A, **ON_N, **TWO), second(B, **ON_M, **TWO)).sees(
+        "p usable A"
     ),
-    Case(
-        "POOL-6: slices elsewhere complete a pool",
-        [first(A, **ON_N, **TWO), second(B, **ON_M, **TWO)],
-        "p usable A",
-    ),
-    Case("POOL-6: too few slices", [first(A, **ON_N, **TWO)], "p incomplete"),
-    Case("T12, POOL-6: too many slices", [first(A, **ON_N), second(B, **ON_N)], "p incomplete"),
-    Case(
+    Given("POOL-6: too few slices", first(A, **ON_N, **TWO)).sees("p incomplete"),
+    Given("T12, POOL-6: too many slices", first(A, **ON_N), second(B, **ON_N)).sees("p incomplete"),
+    Given(
         "POOL-5: as many as wanted concern the node, more elsewhere do not matter",
-        [first(A, **ON_N), second(B, **ON_M)],
-        "p usable A",
-    ),
-    Case(
+        first(A, **ON_N),
+        second(B, **ON_M),
+    ).sees("p usable A"),
+    Given(
         "POOL-6: older slices do not complete newer ones",
-        [first(A, **ON_N, **TWO), second(B, **ON_N, **TWO, **SECOND)],
-        "p incomplete",
-    ),
-    Case("POOL-7: incomplete elsewhere is nothing here", [first(A, **ON_M, **TWO)], ""),
+        first(A, **ON_N, **TWO),
+        second(B, **ON_N, **TWO, **SECOND),
+    ).sees("p incomplete"),
+    Given("POOL-7: incomplete elsewhere is nothing here", first(A, **ON_M, **TWO)).sees(""),
     # POOL-7 of 1.36, POOL-10: counters
-    Case(
+    Given(
         "POOL-7: half a pool of counters on another node is nothing here",
-        [counter_slice("t", COUNTERS, **ON_M, **TWO)],
-        "",
-    ),
-    Case(
+        counter_slice("t", COUNTERS, **ON_M, **TWO),
+    ).sees(""),
+    Given(
         "POOL-7, 1.36: half a pool of counters exists on every node",
-        [counter_slice("t", COUNTERS, **ON_M, **TWO)],
-        "p incomplete",
-        rules=OLD,
-    ),
-    Case(
+        counter_slice("t", COUNTERS, **ON_M, **TWO),
+    ).sees("p incomplete", rules=OLD),
+    Given(
         "POOL-7, 1.36: and so does a whole one, empty",
-        [
-            counter_slice("t", COUNTERS, **ON_M, **TWO),
-            first([device("A", draws={"g": {"m": 1}})], **ON_M, **TWO),
-        ],
-        "p usable",
-        rules=OLD,
-    ),
-    Case(
+        counter_slice("t", COUNTERS, **ON_M, **TWO),
+        first([device("A", draws={"g": {"m": 1}})], **ON_M, **TWO),
+    ).sees("p usable", rules=OLD),
+    Given(
         "POOL-10: counters published for another node count here",
-        [
-            counter_slice("t", COUNTERS, **ON_M, **TWO),
-            first([device("A", draws={"g": {"m": 1}})], **ON_N, **TWO),
-        ],
-        "p usable A",
-    ),
+        counter_slice("t", COUNTERS, **ON_M, **TWO),
+        first([device("A", draws={"g": {"m": 1}})], **ON_N, **TWO),
+    ).sees("p usable A"),
     # POOL-9, POOL-14: order
-    Case(
+    Given(
         "T14, POOL-9: slices by name, byte by byte",
-        [resource_slice("s-9", B, **ON_N, **TWO), resource_slice("s-10", A, **ON_N, **TWO)],
-        "p usable A B",
-    ),
-    Case(
+        resource_slice("s-9", B, **ON_N, **TWO),
+        resource_slice("s-10", A, **ON_N, **TWO),
+    ).sees("p usable A B"),
+    Given(
         "POOL-9: capitals stand before small letters, and those before what is not ASCII",
-        [
-            resource_slice("ä", devices("C"), **ON_N, slices=3),
-            resource_slice("a", B, **ON_N, slices=3),
-            resource_slice("Z", A, **ON_N, slices=3),
-        ],
-        "p usable A B C",
+        resource_slice("ä", devices("C"), **ON_N, slices=3),
+        resource_slice("a", B, **ON_N, slices=3),
+        resource_slice("Z", A, **ON_N, slices=3),
+    ).sees("p usable A B C"),
+    Given("POOL-9: devices as the slice lists them", first(devices("B", "C", "A"), **ON_N)).sees(
+        "p usable B C A"
     ),
-    Case(
-        "POOL-9: devices as the slice lists them", [first(devices("B", "C", "A"), **ON_N)], "p usable B C A"
-    ),
-    Case(
+    Given(
         "POOL-14, POOL-15: pools by driver, then by name",
-        [
-            resource_slice("1", A, driver="e", pool="a", **ON_N),
-            resource_slice("2", A, driver="d", pool="c", **ON_N),
-            resource_slice("3", A, driver="d", pool="b", **EVERYWHERE),
-        ],
-        "b usable A; c usable A; a usable A",
-    ),
-    Case(
+        resource_slice("1", A, driver="e", pool="a", **ON_N),
+        resource_slice("2", A, driver="d", pool="c", **ON_N),
+        resource_slice("3", A, driver="d", pool="b", **EVERYWHERE),
+    ).sees("b usable A; c usable A; a usable A"),
+    Given(
         "T13, POOL-14: a pool that makes pods wait comes last",
-        [
-            resource_slice("1", [device("A", bindingConditions=["ready"])], pool="a", **ON_N),
-            resource_slice("2", B, pool="b", **ON_N),
-            resource_slice("3", devices("C"), pool="c", **ON_N),
-        ],
-        "b usable B; c usable C; a usable A",
-    ),
-    Case(
+        resource_slice("1", [device("A", bindingConditions=["ready"])], pool="a", **ON_N),
+        resource_slice("2", B, pool="b", **ON_N),
+        resource_slice("3", devices("C"), pool="c", **ON_N),
+    ).sees("b usable B; c usable C; a usable A"),
+    Given(
         "POOL-14: an unusable pool keeps its place, whatever its devices",
-        [
-            resource_slice("1", [device("A", bindingConditions=["ready"])], pool="a", **ON_N, **TWO),
-            resource_slice("2", B, pool="b", **ON_N),
-        ],
-        "a incomplete; b usable B",
-    ),
-    Case(
+        resource_slice("1", [device("A", bindingConditions=["ready"])], pool="a", **ON_N, **TWO),
+        resource_slice("2", B, pool="b", **ON_N),
+    ).sees("a incomplete; b usable B"),
+    Given(
         "POOL-14: devices that wait on another node do not move the pool here",
-        [
-            resource_slice("1", A, pool="a", **ON_N, **TWO),
-            resource_slice("2", [device("X", bindingConditions=["ready"])], pool="a", **ON_M, **TWO),
-            resource_slice("3", B, pool="b", **ON_N),
-        ],
-        "a usable A; b usable B",
-    ),
+        resource_slice("1", A, pool="a", **ON_N, **TWO),
+        resource_slice("2", [device("X", bindingConditions=["ready"])], pool="a", **ON_M, **TWO),
+        resource_slice("3", B, pool="b", **ON_N),
+    ).sees("a usable A; b usable B"),
     # POOL-8, POOL-11, POOL-12, POOL-13: unusable pools stay in view
-    Case(
+    Given(
         "T8, POOL-8: an incomplete pool gives nothing and stays in view",
-        [first(A, **ON_N), second(B, driver="e", pool="q", **ON_N, **TWO)],
-        "p usable A; q incomplete",
-    ),
-    Case(
+        first(A, **ON_N),
+        second(B, driver="e", pool="q", **ON_N, **TWO),
+    ).sees("p usable A; q incomplete"),
+    Given(
         "T9, POOL-13: so does an invalid one",
-        [first(A, **ON_N), second(devices("B", "B"), driver="e", pool="q", **ON_N)],
-        "p usable A; q invalid",
+        first(A, **ON_N),
+        second(devices("B", "B"), driver="e", pool="q", **ON_N),
+    ).sees("p usable A; q invalid"),
+    Given("T39, POOL-11: two devices of one name", first(A, **ON_N, **TWO), second(A, **ON_N, **TWO)).sees(
+        "p invalid"
     ),
-    Case(
-        "T39, POOL-11: two devices of one name",
-        [first(A, **ON_N, **TWO), second(A, **ON_N, **TWO)],
-        "p invalid",
-    ),
-    Case(
+    Given(
         "T40, POOL-12: not noticed where only one of them is for the node",
-        [first(A, **ON_N, **TWO), second(A, **ON_M, **TWO)],
-        "p usable A",
-    ),
-    Case(
-        "POOL-11: generations may share names", [first(A, **ON_N), second(A, **ON_N, **SECOND)], "p usable A"
+        first(A, **ON_N, **TWO),
+        second(A, **ON_M, **TWO),
+    ).sees("p usable A"),
+    Given("POOL-11: generations may share names", first(A, **ON_N), second(A, **ON_N, **SECOND)).sees(
+        "p usable A"
     ),
     *[
         Case(f"POOL-12: slices that disagree about their number, {name}", slices, sees)
