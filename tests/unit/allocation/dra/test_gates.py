@@ -40,9 +40,7 @@ CASES = {
         Reason.FEATURE_DISABLED, A, asks(first_of("r", a=wants())), off("DRAPrioritizedList")
     ),
     "PREP-2 capacity of an alternative": Case(
-        Reason.FEATURE_DISABLED,
-        A,
-        asks(first_of("r", a=wants(), b=wants(capacity={"mem": "1"}))),
+        Reason.FEATURE_DISABLED, A, asks(first_of("r", a=wants(), b=wants(capacity={"mem": "1"}))),
         off("DRAConsumableCapacity"),
     ),
     "PREP-10 a constraint of another kind": Case(
@@ -56,9 +54,7 @@ CASES = {
     "PREP-6 no class given": Case(Reason.MISSING_CLASS, A, asks(request(device_class=""))),
     "PREP-7 neither exactly nor firstAvailable": Case(Reason.UNSUPPORTED_MODE, A, asks({"name": "r"})),
     "PREP-11 gates come before selectors": Case(
-        Reason.FEATURE_DISABLED,
-        A,
-        asks(request(selectors=[{}], capacity={"mem": "1"})),
+        Reason.FEATURE_DISABLED, A, asks(request(selectors=[{}], capacity={"mem": "1"})),
         off("DRAConsumableCapacity"),
     ),
     "PREP-11 selectors come before administrative access": Case(
@@ -71,24 +67,20 @@ CASES = {
         Reason.CLASS_NOT_FOUND, A, asks(request(device_class="x", allocationMode="Most"))
     ),
     "PREP-8 a selector fails although the device is in use": Case(
-        Reason.CEL_RUNTIME,
-        A,
+        Reason.CEL_RUNTIME, A,
         asks(request(count=None, selectors=selectors('device.attributes["d"].x == 1'))),
         {"held": [held("h", hold("A"))]},
     ),
     "PREP-8 the first error in pool order: a selector": Case(
-        Reason.CEL_RUNTIME,
-        [A, resource_slice("t", pool="q", slices=2, nodeName="n")],
+        Reason.CEL_RUNTIME, [A, resource_slice("t", pool="q", slices=2, nodeName="n")],
         asks(request(count=None, selectors=selectors('device.attributes["d"].x == 1'))),
     ),
     "PREP-8 the first error in pool order: a pool": Case(
-        Reason.INCOMPLETE_POOL,
-        [A, resource_slice("t", pool="o", slices=2, nodeName="n")],
+        Reason.INCOMPLETE_POOL, [A, resource_slice("t", pool="o", slices=2, nodeName="n")],
         asks(request(count=None, selectors=selectors('device.attributes["d"].x == 1'))),
     ),
     "PREP-9 each claim before the next": Case(
-        Reason.TOO_MANY_DEVICES,
-        A,
+        Reason.TOO_MANY_DEVICES, A,
         [
             claim("c1", request(count=33)),
             claim("c2", request(count=None, selectors=selectors('device.attributes["d"].x == 1'))),
@@ -96,9 +88,7 @@ CASES = {
     ),
     "POOL-2 counters": Case(["r=B"], DRAWING, asks(request()), off("DRAPartitionableDevices")),
     "CAP-14 shares block": Case(
-        None,
-        SHARED,
-        asks(request()),
+        None, SHARED, asks(request()),
         {**off("DRAConsumableCapacity"), "held": [held("h", hold("A", shareID="x"))]},
     ),
     "NM-1 a node selector that cannot be read": Case(
@@ -122,30 +112,23 @@ CASES = {
     ),
     "POOL-3 a slice without any node": Case(None, resource_slice("s", devices("A")), asks(request())),
     "POOL-7 by 1.37 counters of another node's pool are nobody's concern here": Case(
-        ["r=A"],
-        [A, counter_slice("t", {"g": {"m": 1}}, pool="q", slices=2, nodeName="m")],
-        asks(request(count=None)),
-        {"rules": NEW},
+        ["r=A"], [A, counter_slice("t", {"g": {"m": 1}}, pool="q", slices=2, nodeName="m")],
+        asks(request(count=None)), {"rules": NEW},
     ),
     "POOL-7 by 1.36 they are": Case(
         Reason.INCOMPLETE_POOL,
         [A, counter_slice("t", {"g": {"m": 1}}, pool="q", slices=2, nodeName="m")],
-        asks(request(count=None)),
-        {"rules": OLD},
+        asks(request(count=None)), {"rules": OLD},
     ),
     "CEL-6 by 1.36 without lists a list spoils the device": Case(
-        Reason.CEL_RUNTIME,
-        local(device("A", {"m": ["a"]})),
-        asks(request(selectors=selectors("true"))),
+        Reason.CEL_RUNTIME, local(device("A", {"m": ["a"]})), asks(request(selectors=selectors("true"))),
         {"rules": without("DRAListTypeAttributes", release=OLD)},
     ),
     "CEL-6 by 1.37 it does not": Case(
-        ["r=A"],
-        local(device("A", {"m": ["a"]})),
-        asks(request(selectors=selectors("true"))),
+        ["r=A"], local(device("A", {"m": ["a"]})), asks(request(selectors=selectors("true"))),
         {"rules": without("DRAListTypeAttributes")},
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)

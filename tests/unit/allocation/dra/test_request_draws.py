@@ -96,10 +96,8 @@ CASES = {
     "SCC-3 whatever the slices say now": (VFS, ["10G"], [drew("A", "90G")], ["r0=B"]),
     "SCC-3 also of devices that are gone": (VFS, ["11G"], [drew("gone", "90G")], None),
     "SCC-3 and of further shares": (
-        port(vf("A", allowMultipleAllocations=True)),
-        ["21G"],
-        [drew("A", "40G", shareID="1"), drew("A", "40G", shareID="2")],
-        None,
+        port(vf("A", allowMultipleAllocations=True)), ["21G"],
+        [drew("A", "40G", shareID="1"), drew("A", "40G", shareID="2")], None,
     ),
     "SCC-3 a hold that says nothing counts as all": (VFS, ["1G"], [hold("A")], None),
 }  # fmt: skip

@@ -117,13 +117,11 @@ MINE = opaque(of="claim")
 
 CONFIGS = {
     "T32 a class used twice, by two of three requests": (
-        claim("c", *THREE),
-        [entry("FromClass", ONE, "r1", "r2"), entry("FromClass", TWO, "r1", "r2")],
+        claim("c", *THREE), [entry("FromClass", ONE, "r1", "r2"), entry("FromClass", TWO, "r1", "r2")],
         [entry("FromClass", ONE, "r1", "r2"), entry("FromClass", TWO, "r1", "r2")],
     ),
     "RES-10 a class used by all requests": (
-        claim("c", of("r1"), of("r2")),
-        [entry("FromClass", ONE), entry("FromClass", TWO)],
+        claim("c", of("r1"), of("r2")), [entry("FromClass", ONE), entry("FromClass", TWO)],
         [entry("FromClass", ONE, "r1", "r2"), entry("FromClass", TWO, "r1", "r2")],
     ),
     "RES-8 the chosen alternative's class, by its full name": (
@@ -133,17 +131,14 @@ CONFIGS = {
     ),
     "T31 for two of three requests": (
         claim("c", *(of(r, "y") for r in ("r1", "r2", "r3")), config=[configured("r1", "r2")]),
-        [entry("FromClaim", MINE, "r1", "r2")],
-        [entry("FromClaim", MINE, "r1", "r2")] * 2,
+        [entry("FromClaim", MINE, "r1", "r2")], [entry("FromClaim", MINE, "r1", "r2")] * 2,
     ),
     "T31b for all requests": (
         claim("c", of("r1", "y"), of("r2", "y"), config=[configured("r1", "r2")]),
-        [entry("FromClaim", MINE)],
-        [entry("FromClaim", MINE, "r1", "r2")] * 2,
+        [entry("FromClaim", MINE)], [entry("FromClaim", MINE, "r1", "r2")] * 2,
     ),
     "RES-9 for no request in particular": (
-        claim("c", of("r1", "y"), of("r2", "y"), config=[configured()]),
-        [entry("FromClaim", MINE)],
+        claim("c", of("r1", "y"), of("r2", "y"), config=[configured()]), [entry("FromClaim", MINE)],
         [entry("FromClaim", MINE)],
     ),
     "RES-9 for an alternative that was not chosen": (
@@ -152,8 +147,7 @@ CONFIGS = {
             first_of("r", a=wants(9, device_class="y"), b=wants(device_class="y")),
             config=[configured("r/a")],
         ),
-        [],
-        [],
+        [], [],
     ),
     "RES-9 for the alternative that was chosen": (
         claim(
@@ -162,8 +156,7 @@ CONFIGS = {
             first_of("r", a=wants(9, device_class="y"), b=wants(device_class="y")),
             config=[configured("r/a", "r/b")],
         ),
-        [entry("FromClaim", MINE, "r/a", "r/b")],
-        [entry("FromClaim", MINE, "r/a", "r/b")],
+        [entry("FromClaim", MINE, "r/a", "r/b")], [entry("FromClaim", MINE, "r/a", "r/b")],
     ),
     "RES-9 for a request with alternatives": (
         claim(
@@ -172,15 +165,14 @@ CONFIGS = {
             first_of("r", a=wants(9, device_class="y"), b=wants(device_class="y")),
             config=[configured("r")],
         ),
-        [entry("FromClaim", MINE, "r")],
-        [entry("FromClaim", MINE, "r")],
+        [entry("FromClaim", MINE, "r")], [entry("FromClaim", MINE, "r")],
     ),
     "classes first, then the claim": (
         claim("c", of("r1"), of("r2", "y"), config=[configured("r2")]),
         [entry("FromClass", ONE, "r1"), entry("FromClass", TWO, "r1"), entry("FromClaim", MINE, "r2")],
         [entry("FromClass", ONE, "r1"), entry("FromClass", TWO, "r1"), entry("FromClaim", MINE, "r2")],
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("wanted", "new", "_"), CONFIGS.values(), ids=CONFIGS)
