@@ -218,17 +218,14 @@ def apart(name: str, **place: Any) -> Object:
         pytest.param([placed(0, **ANYWHERE), placed(1, nodeName="n")], PINNED, id="T29 one is local"),
         pytest.param(
             [placed(0, **chosen_by(ZONE)), placed(1, **chosen_by(both_terms(ZONE, RACK)))],
-            conditions(ZONE, RACK),
-            id="T30 requirements are merged",
+            conditions(ZONE, RACK), id="T30 requirements are merged",
         ),
         pytest.param(
             [placed(0, **chosen_by(labelled("zone", "b", "a"))), placed(1, **chosen_by(NEWER))],
-            conditions(labelled("zone", "b", "a")),
-            id="values are a set",
+            conditions(labelled("zone", "b", "a")), id="values are a set",
         ),
         pytest.param(
-            [placed(0, **chosen_by(ZONE)), placed(1, **chosen_by(NEWER))],
-            conditions(ZONE, NEWER),
+            [placed(0, **chosen_by(ZONE)), placed(1, **chosen_by(NEWER))], conditions(ZONE, NEWER),
             id="other values are another requirement",
         ),
         pytest.param(
@@ -236,14 +233,13 @@ def apart(name: str, **place: Any) -> Object:
                 placed(0, **chosen_by(ZONE)),
                 resource_slice("b", [device("B", bindsToNode=True)], pool="q", **ANYWHERE),
             ],
-            PINNED,
-            id="a device that binds to the node",
+            PINNED, id="a device that binds to the node",
         ),
         pytest.param([apart("A", nodeName="n"), placed(0, **ANYWHERE)], PINNED, id="local by itself"),
         pytest.param([apart("A", **chosen_by(ZONE))], conditions(ZONE), id="a device's own selector"),
         pytest.param([apart("A", **ANYWHERE)], None, id="a device for all nodes"),
     ],
-)
+)  # fmt: skip
 def test_the_node_selector_says_where_the_devices_are_reached(slices, selector):
     """RES-12, RES-14: it does not name the node that the search ran for, unless a device does."""
     wanted = claim("c", request(count=len(slices)))

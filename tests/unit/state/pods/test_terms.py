@@ -242,9 +242,7 @@ def test_a_change_concerns_the_trees_before_and_after_it():
                 child_of("x", composite_group("y")),
                 child_of("y", pod_group("a")),
             ],
-            "x",
-            "GangInvalid",
-            "cycle: x, y",
+            "x", "GangInvalid", "cycle: x, y",
         ),
         (
             [
@@ -252,9 +250,7 @@ def test_a_change_concerns_the_trees_before_and_after_it():
                 *(child_of(str(n), composite_group(str(n + 1), 1)) for n in range(1, 4)),
                 child_of("4", pod_group("a")),
             ],
-            "1",
-            "GangInvalid",
-            "has 4 groups above it",
+            "1", "GangInvalid", "has 4 groups above it",
         ),
         ([composite_group("x", 0), child_of("x", pod_group("a"))], "x", "GangInvalid", "minGroupCount is 0"),
     ],
