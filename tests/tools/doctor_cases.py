@@ -35,15 +35,13 @@ CASES = [
         "spec.devices[0].basic"
     ),
     Case(
-        "unreadable",
-        "a request of an old shape",
+        "unreadable", "a request of an old shape",
         {**claim("c"), "spec": {"devices": {"requests": [{"name": "r", "deviceClassName": "gpu"}]}}},
     ).at("spec.devices.requests[0].deviceClassName"),
     Case("old-version", "v1beta2", OLD).at("apiVersion", "v1beta2"),
     Case("api-rules", "a count of zero", part("s", A, generation=-1)).at("spec.pool.generation"),
     Case(
-        "api-rules",
-        "33 requests",
+        "api-rules", "33 requests",
         {
             **claim("c"),
             "spec": {"devices": {"requests": [request(f"r{n}", device_class="gpu") for n in range(33)]}},
@@ -59,8 +57,7 @@ CASES = [
         "spec.devices[0].bindToNode", "did you mean bindsToNode?"
     ),
     Case(
-        "unknown-field",
-        "requests in the configuration of a class",
+        "unknown-field", "requests in the configuration of a class",
         {
             **device_class(),
             "spec": {"config": [{"requests": ["x"], "opaque": {"driver": "d", "parameters": {}}}]},
@@ -76,16 +73,14 @@ CASES = [
         "spec.workloadRef", "ignored: workloadRef, which could change the answer"
     ),
     Case(
-        "selector-refused",
-        "of a taint rule of 1.33",
+        "selector-refused", "of a taint rule of 1.33",
         old_taint_rule(selectors=[{"cel": {"expression": "device.nonsense"}}]),
     ).at("spec.deviceSelector.selectors[0].cel.expression"),
     Case("missing-class", "of a taint rule of 1.33", old_taint_rule(deviceClassName="x")).at(
         "spec.deviceSelector.deviceClassName"
     ),
     Case(
-        "unknown-kind",
-        "of Koordinator",
+        "unknown-kind", "of Koordinator",
         {
             "apiVersion": "scheduling.koordinator.sh/v1alpha1",
             "kind": "Reservation",
@@ -93,8 +88,7 @@ CASES = [
         },
     ).at("kind", "the devices that a Reservation keeps count as free"),
     Case(
-        "unknown-kind",
-        "newer than this program",
+        "unknown-kind", "newer than this program",
         {"apiVersion": "resource.k8s.io/v2", "kind": "DeviceLease", "metadata": {"name": "x"}},
     ).at("kind", "ignored: DeviceLease of resource.k8s.io/v2, which could change the answer"),
     Case("claim-source", "in a Job", job({"name": "c", "source": {"resourceClaimName": "x"}})).at(
@@ -105,13 +99,11 @@ CASES = [
     ),
     Case("claim-entry", "no source", using({"name": "a"})).at("spec.resourceClaims[0]", "one of"),
     Case(
-        "claim-entry",
-        "an entry that is not declared",
+        "claim-entry", "an entry that is not declared",
         (claim("c"), using(from_claim("a", "c"), container="initContainers", name="b")),
     ).at("spec.initContainers[0].resources.claims[0].name", 'Not found: "b"'),
     Case(
-        "claim-entry",
-        "a request that the claim does not have",
+        "claim-entry", "a request that the claim does not have",
         (claim("c"), using(from_claim("a", "c"), name="a", request="rr")),
     ).at("spec.containers[0].resources.claims[0].request", "has no request rr"),
     Case("missing-claim", "a slip", (claim("claim"), using(from_claim("a", "clam")))).at(
@@ -167,16 +159,14 @@ CASES = [
         f"{IN_CLAIM}.selectors[0].cel.expression"
     ),
     Case(
-        "selector-refused",
-        "a text of unknown length",
+        "selector-refused", "a text of unknown length",
         (GPU, claim("c", "device.driver.split('.')[0].lowerAscii() == 'a'")),
     ).at(f"{IN_CLAIM}.selectors[0].cel.expression", "unknown length"),
     Case("selector-raises", "a derived attribute", (ONE, GPU, deriving("device.attributes['x'].y"))).at(
         f"{IN_CLAIM}.derivedAttributes[0].expression", "no such key: y"
     ),
     Case(
-        "selector-raises",
-        "not on all",
+        "selector-raises", "not on all",
         (part("s", device("a", attributes={"kind": "x"}), B), device_class(kind_is("x"))),
     ).at(IN_CLASS, "gpu.example.com/p/b"),
     Case("matches-nothing", "a request of its class", (ONE, GPU, claim("c", "false"))).at(
@@ -185,4 +175,4 @@ CASES = [
     Case("missing-class", "a slip", (GPU, claim("c", wants="gppu"))).at(
         f"{IN_CLAIM}.deviceClassName", "gppu"
     ),
-]
+]  # fmt: skip

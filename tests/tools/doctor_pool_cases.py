@@ -51,13 +51,11 @@ CASES = [
     Case("put-right", "an attribute without a type", BARE).at(f"{D}.attributes.kind"),
     Case("duplicate-object", "two slices", (ONE, part("s", B, pool="q"))).at("metadata.name", "a.yaml:2"),
     Case(
-        "put-right",
-        "a device without basic",
+        "put-right", "a device without basic",
         {**part("s", {"name": "a", "basic": {}}, A, B), "apiVersion": "resource.k8s.io/v1beta1"},
     ).at(E, "has no `basic`, so this device is left out (2 in all)"),
     Case(
-        "first-revision-limits",
-        "two sources",
+        "first-revision-limits", "two sources",
         composed(
             {"name": "a", "composite": {}},
             {"name": "b", "composite": {}},
@@ -65,8 +63,7 @@ CASES = [
         ),
     ).at("spec.devices[2].composite.consumesCapacityFrom", "has 2 entries; 1 is allowed"),
     Case(
-        "first-revision-limits",
-        "128 mixins and devices",
+        "first-revision-limits", "128 mixins and devices",
         composed(
             *({"name": f"d{n}", "composite": {}} for n in range(120)),
             mixins=[{"name": f"m{n}", "composite": {}} for n in range(8)],
@@ -94,8 +91,7 @@ CASES = [
         f"{D}.name", "slice s"
     ),
     Case(
-        "device-on-two-nodes",
-        "a pool of both",
+        "device-on-two-nodes", "a pool of both",
         (part("s", A, nodeName="x", count=2), part("t", A, nodeName="y", count=2)),
     ).at(f"{D}.name", "node x and on node y"),
     Case("duplicate-counter-set", "in two slices", (counters(), counters("d"))).at(
@@ -111,8 +107,7 @@ CASES = [
         f"{DRAW}.counters[memory].value", "-1 of memory"
     ),
     Case(
-        "pool-invalid",
-        "amounts that cannot be added",
+        "pool-invalid", "amounts that cannot be added",
         (
             counters(sets={"set": {"memory": "9E"}}),
             drawn(draw("set", memory="9E"), draw("set", memory="1n"))[1],
@@ -122,16 +117,14 @@ CASES = [
         f"{DRAW}.counters[memory].value", "11 of memory"
     ),
     Case(
-        "device-never-fits",
-        "no amount, of less than none",
+        "device-never-fits", "no amount, of less than none",
         (
             counters(sets={"set": {"memory": "-1"}}),
             drawn({"counterSet": "set", "counters": {"memory": {}}})[1],
         ),
     ).at(f"{DRAW}.counters[memory].value", "0 of memory"),
     Case(
-        "unused-counter",
-        "cores",
+        "unused-counter", "cores",
         (counters(sets={"set": {"memory": "10", "cores": "4"}}), part("s", FITS, count=2)),
     ).at("spec.sharedCounters[0].counters", "cores"),
     Case(
@@ -141,8 +134,7 @@ CASES = [
         D, "a precedes smaller devices of set set: b, c"
     ),
     Case(
-        "larger-first",
-        "in two slices, two sizes",
+        "larger-first", "in two slices, two sizes",
         (
             counters(count=3),
             part("t", drawing("c", draw("set", memory="3")), count=3),
@@ -150,13 +142,11 @@ CASES = [
         ),
     ).at(D, "b, c; 1 more device of the pool precedes smaller ones"),
     Case(
-        "foreign-domain",
-        "almost the driver",
+        "foreign-domain", "almost the driver",
         (ONE, device_class('device.attributes["gpu.exmple.com"].kind == "x"')),
     ).at(IN_CLASS, "did you mean gpu.example.com?"),
     Case(
-        "no-node-selection",
-        "counters",
+        "no-node-selection", "counters",
         part("s", nowhere=True, sharedCounters=[{"name": "c", "counters": {"m": {"value": "1"}}}]),
     ).at("spec", "slices of counters need one too"),
     Case("no-node-selection", "a device", by_device(A)).at(D, "device a"),
@@ -183,16 +173,14 @@ CASES = [
     ),
     Case("unknown-device", "gone", (ONE, claim("c", held=("z",)))).at(f"{RESULT}.device", "not published"),
     Case(
-        "held-under-taint",
-        "of the slice",
+        "held-under-taint", "of the slice",
         (part("s", device("a", taints=[{"key": "k", "effect": "NoExecute"}])), claim("c", held=("a",))),
     ).at(D, "a has the taint k:NoExecute and is held by default/c"),
     Case("held-at-odds", "two groups", excluding("1", "1") + yaml_of(claim("c", held=("a", "b")))).at(
         D, "with group a"
     ),
     Case(
-        "asymmetric-exclusion",
-        "only b forbids",
+        "asymmetric-exclusion", "only b forbids",
         part("s", stating("a", "true", kind="foo"), stating("b", kind_is("bar"), kind="bar")),
     ).at(f"{E}.compatibleOnlyWith.expression", "b forbids a, but not the other way round"),
     Case("expression-fails", "no CEL", part("s", stating("a", "device."), B)).at(SELF),
@@ -213,8 +201,7 @@ CASES = [
         (SELF, f"{E}.compatibleOnlyWith.expression"), ", of other counter sets"
     ),
     Case(
-        "extension-conflict",
-        "the field wins",
+        "extension-conflict", "the field wins",
         extended('{"a": {"compatibleOnlyWith": {"expression": "false"}}}', stating("a", "true")),
     ).at(f"metadata.annotations[{GATES}]", "the device's is used"),
-]
+]  # fmt: skip

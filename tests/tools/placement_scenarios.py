@@ -59,8 +59,7 @@ SCENARIOS = {
     ).then({"claim c": "NoNode"}),
     "a cordoned node takes pods that tolerate the cordon": Given(
         *fleet(machine("a", spec=CORDONED), B),
-        claim("x"),
-        claim("y"),
+        *map(claim, "xy"),
         asking("p", "x", tolerations=[{"operator": "Exists"}]),
         asking("q", "y"),
     ).then({"pod p": "a: d0", "pod q": "b: d0"}),
@@ -85,8 +84,7 @@ SCENARIOS = {
     ).then({"pod p": "a: d0", "pod q": "b: d0", "pod r": "NoNode"}),
     "a pod goes where its labels are": Given(
         *fleet(A, B),
-        claim("x"),
-        claim("y"),
+        *map(claim, "xy"),
         asking("p", "x", **LABELLED),
         asking("q", "y", nodeSelector={"zone": "other"}),
     ).then({"pod p": "b: d0", "pod q": "NoNode"}),
@@ -96,8 +94,7 @@ SCENARIOS = {
     "in manifests without Node objects it has no labels but its name": Given(
         device_class(),
         devices("a", "d0", "d1"),
-        claim("x"),
-        claim("y"),
+        *map(claim, "xy"),
         asking("p", "x", **LABELLED),
         asking("q", "y", nodeSelector={"kubernetes.io/hostname": "a"}),
     ).then({"pod p": "NoNode", "pod q": "NoNode"}, files={"pod p": "NoNode", "pod q": "a: d0"}),

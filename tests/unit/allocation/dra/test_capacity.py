@@ -86,9 +86,7 @@ CAPACITY = {
         Reason.CAPACITY_INVALID, local(RANGED), asks(request(capacity={"mem": "1500100u"}))
     ),
     "CAP-6 without fractions the step is rounded up": Case(
-        ["r=A"],
-        local(RANGED),
-        asks(request(capacity={"mem": "1500100u"})),
+        ["r=A"], local(RANGED), asks(request(capacity={"mem": "1500100u"})),
         {"rules": without("DRAFractionalCapacityRange")},
     ),
     "CAP-12 a negative amount": Case(
@@ -106,10 +104,9 @@ CAPACITY = {
     "SEL-6 a broken constraint comes before used up capacity": Case(
         Reason.CONSTRAINT_VIOLATED,
         local(device("0", {"m": 1}), {**MEM, **device("A", {"m": 2}, {"mem": "4"})}),
-        asks(request(count=None), constraints=[match("d/m")]),
-        {"held": [share(mem="4")]},
+        asks(request(count=None), constraints=[match("d/m")]), {"held": [share(mem="4")]},
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("pruned", [True, False], ids=["pruned", "plain"])

@@ -177,8 +177,7 @@ TAINTS = {
         ["r=A"], local(device("A", taints=[taint("k", "Later")])), asks(request())
     ),
     "TNT-3 seconds do not matter": Case(
-        ["r=A"],
-        local(device("A", taints=[taint("k", "NoExecute")])),
+        ["r=A"], local(device("A", taints=[taint("k", "NoExecute")])),
         asks(request(tolerations=[{"operator": "Exists", "tolerationSeconds": 0}])),
     ),
     "TNT-5 administrators tolerate nothing more": Case(
@@ -188,18 +187,14 @@ TAINTS = {
         ["r=A"], local(*devices("A")), asks(request()), {"taint_rules": [taint_rule("x", None, TAINTED)]}
     ),
     "TNT-7 a rule whose class does not exist": Case(
-        ["r=A"],
-        SIZES,
-        asks(request()),
+        ["r=A"], SIZES, asks(request()),
         {"taint_rules": [taint_rule("x", {"deviceClassName": "missing"}, TAINTED)]},
     ),
     "TNT-7 an expression that fails matches nothing": Case(
-        ["r=A"],
-        SIZES,
-        asks(request()),
+        ["r=A"], SIZES, asks(request()),
         {"taint_rules": [taint_rule("x", {"selectors": selectors(BIG.replace("size", "no"))}, TAINTED)]},
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("pruned", [True, False], ids=["pruned", "plain"])

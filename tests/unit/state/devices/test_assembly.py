@@ -232,16 +232,13 @@ OBJECTS: list[Object] = [
             device("A", {"model": "x"}, {"mem": "4Gi"}, {"g": {"m": "40Gi", "k": "1m"}}),
             device("B", {"model": 1}, {}, {"h": {"m": 3}, "g": {"m": "10Gi"}}, taints=[taint("t1")]),
         ],
-        slices=4,
-        nodeName="n",
+        slices=4, nodeName="n",
     ),
     resource_slice("p-10", [device("C", draws={"h": {"m": 1}})], slices=4, nodeName="m"),
     resource_slice("p-2", [device("A", {"model": "x", "d/model": "y"})], slices=4, nodeName="m"),
     resource_slice(
-        "q-1",
-        [device("A", nodeName="n", allowMultipleAllocations=True), device("B", allNodes=True)],
-        pool="q",
-        perDeviceNodeSelection=True,
+        "q-1", [device("A", nodeName="n", allowMultipleAllocations=True), device("B", allNodes=True)],
+        pool="q", perDeviceNodeSelection=True,
     ),
     resource_slice(
         "e-1", [device("A", {"d/model": "x"})], driver="e", nodeSelector=node_selector(labelled("zone", "b"))
@@ -253,7 +250,7 @@ OBJECTS: list[Object] = [
     held("c2", hold("A", pool="q", shareID="s1", consumedCapacity={"mem": "1Gi"})),
     held("c3", hold("A", pool="q", shareID="s2", consumedCapacity={"mem": "500m"}), hold("C")),
     claim("c4"),
-]
+]  # fmt: skip
 
 EXPECTED = picture(snapshot(*OBJECTS))
 
