@@ -82,7 +82,7 @@ house: $(STAMP)  ## how large the code is, for each room
 	$(BIN)/python -m tests.tools.house
 
 docs: $(STAMP)  ## the pages and pictures that are made from the code
-	for page in settings logs metrics reasons; do $(BIN)/python -m reconciler.cli.pages $$page > docs/$$page.md; done
+	for page in settings logs metrics reasons; do $(BIN)/python -m docs.pages $$page > docs/$$page.md; done
 	$(BIN)/python -m docs.pictures
 	$(BIN)/python -m docs.chart_values
 	$(BIN)/python -m docs.version_tables

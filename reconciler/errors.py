@@ -14,12 +14,19 @@ ReconcilerError
 └── Inconsistent     an invariant of this project is broken: stop, never work around it
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 
 def counted(count: int, noun: str) -> str:
     """For messages: `1 claim`, `2 claims`."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def shortened(names: Iterable[object], limit: int = 3) -> str:
+    """The first names, and the number of the others."""
+    found = list(map(str, names))
+    more = f" and {len(found) - limit} more" if len(found) > limit else ""
+    return ", ".join(found[:limit]) + more
 
 
 class ReconcilerError(Exception):

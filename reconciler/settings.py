@@ -352,7 +352,7 @@ class Settings(BaseModel):
     """Directory of a journal with all decisions and their input: `dra-reconciler replay` repeats them. At
     most 16 files of about 64 MiB before compression. None: no journal."""
 
-    keep_hard_questions: Annotated[str | None, Flag(metavar="FOLDER", advanced=True)] = None
+    keep_hard_questions: Annotated[str | None, Flag(metavar="DIR", advanced=True)] = None
     """Folder for questions that a search gave up (`SearchGaveUp`). At most 64 files with the claims, one
     node, its slices and held devices: `dra-reconciler allocate -f FILE` asks them again. None: none kept."""
 

@@ -20,7 +20,7 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.cli import output as printing
 from reconciler.cli import rule_options
 from reconciler.cli.exits import exit_unless
-from reconciler.cli.input import read_manifests, report_refused, report_warnings
+from reconciler.cli.input import read_files
 from reconciler.cli.options import FOR_PEOPLE, manifest_options, output_option, strict_option
 from reconciler.control.offline import Answer, PodReport, Report, decide, made_by_scheduler
 from reconciler.errors import counted
@@ -72,15 +72,13 @@ def allocate(
     if not files:
         raise click.UsageError("No input: name manifests with -f FILE, -f DIR or -f -.")
     with printing.track_progress(quiet=output not in FOR_PEOPLE) as progress:
-        bundle = read_manifests(files, progress)
+        bundle = read_files(files, progress)
         progress.stage("allocating claims")
         options = {"koordinator_semantics": koordinator_semantics}
         report = decide(
             bundle, rules, steps=steps, policies=policies, options=options, on_question=progress.step
         )
         devices = report.devices
-    report_warnings(bundle.warnings)
-    report_refused(bundle.refused)
     if output in FOR_PEOPLE:
         wide = output == "wide"
         if devices is None or report.answers or report.held:

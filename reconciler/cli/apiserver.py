@@ -133,9 +133,8 @@ async def _serve(
     api: ApiServer, raws: Sequence[dict[str, Any]], host: str, port: int, with_controllers: bool
 ) -> None:
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     api.load(raws)
     async with AsyncExitStack() as stack:
         if with_controllers:

@@ -118,8 +118,8 @@ class _OfDeployment(dict[str, Any]):
         return self[name] if name in self else default  # noqa: SIM401 - this is the `get`
 
     def _found(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        named = any(given.get(name) for name in ("cluster", "kubeconfig", "context", "server"))
-        if not named and (given.get("files") or given.get("more")):
+        connection = Connection.of(given)
+        if not connection.named and (given.get("files") or given.get("more")):
             return {}
         if given.get("contexts"):
             return _by_default("several clusters are read")
@@ -127,13 +127,6 @@ class _OfDeployment(dict[str, Any]):
         from reconciler.settings import load  # noqa: PLC0415 - as in `_from_file`
 
         configure("warning", "short")
-        connection = Connection(
-            named=named,
-            server=given.get("server"),
-            kubeconfig=given.get("kubeconfig"),
-            context=given.get("context"),
-            insecure=bool(given.get("insecure_skip_tls_verify")),
-        )
         try:
             from reconciler.cli.cluster import from_cluster  # noqa: PLC0415 - commands on files spare asyncio
 

@@ -1,6 +1,7 @@
 """Which cluster a command asks, as its options say."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
 
 from reconciler.cli.exits import Unreachable, errors_as
 from reconciler.cluster.target import Target, choose_target
@@ -22,6 +23,13 @@ class Connection(NamedTuple):
     """Whether the output is for programs: then nothing is said about the cluster"""
     held_room: tuple[str, ...] = ()
     """NAMESPACE/NAME of the ConfigMaps that say which room is held, for commands that respect it"""
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Self:
+        """That of the options of a command."""
+        named = any(given.get(name) for name in ("cluster", "kubeconfig", "context", "server"))
+        insecure = bool(given.get("insecure_skip_tls_verify"))
+        return cls(named, given.get("server"), given.get("kubeconfig"), given.get("context"), insecure)
 
     def target(self) -> Target:
         """The cluster that the options choose. Raises Unreachable if there is none."""

@@ -77,13 +77,11 @@ def convert(
       dra-reconciler convert -f old/ --to 1.34 -o json
     """
     with track_progress(quiet=output == "json") as progress:
-        bundle = reading.read_manifests(files, progress)
+        bundle = reading.read_files(files, progress)
         progress.stage("converting")
         minor = int(release.removeprefix("1."))
         conversion = convert_bundle(bundle, release=minor, order_by_size=order_by_size)
         result = conversion.result
-    reading.report_warnings(bundle.warnings)
-    reading.report_refused(bundle.refused)
     if not keep_other_kinds:
         reading.report_ignored(bundle.ignored)
     report_conversion(result, renames=rename_map is None)

@@ -19,7 +19,7 @@ from reconciler.cli import options as cli_options
 from reconciler.cli.cluster import from_cluster
 from reconciler.cli.connection import Connection
 from reconciler.cli.exits import Exit, NoAnswer, errors_as, exit_unless
-from reconciler.cli.input import read_manifests, report_refused, report_warnings
+from reconciler.cli.input import read_files
 from reconciler.cli.names import completing
 from reconciler.cli.output import Console, echo_value, plain, print_line, remark, track_progress, wrapped
 from reconciler.cli.rule_options import koordinator_semantics_option, policy_options
@@ -220,9 +220,7 @@ def explain(
         key = ObjectKey(before or cli_options.namespace_of(namespace, connection, in_cluster=not files), name)
     with track_progress(quiet=quiet) as progress:
         if files:
-            bundle = read_manifests(files, progress)
-            report_warnings(bundle.warnings)
-            report_refused(bundle.refused)
+            bundle = read_files(files, progress)
             progress.stage("allocating earlier claims")
             situation = in_manifests(
                 bundle,
@@ -245,13 +243,12 @@ def explain(
         raise NoAnswer(plain(situation.message))
     for note in situation.notes:
         remark(f"note: {note}")
-    if not situation.questions and not situation.explanations:
-        _print_message(key, situation.message, output, allocated=situation.allocated)
-        exit_unless(situation.allocated)
-        return
     explanations = _explained(situation, steps=steps, quiet=quiet)
-    _print(explanations, output)
-    exit_unless(any(one.allocatable for one in explanations))
+    if output == "table":
+        _print(key, situation, explanations)
+    else:
+        echo_value(_results(key, situation, explanations), output)
+    exit_unless(_goes_well(situation, explanations))
 
 
 def _explained(situation: Situation, *, steps: int, quiet: bool) -> list[Explanation]:
@@ -274,19 +271,12 @@ def _explain_contexts(
             key, situation = one.found
             explanations = _explained(situation, steps=steps, quiet=output != "table")
             if situation.known:
-                well.append(situation.allocated or any(each.allocatable for each in explanations))
-            result = (
-                [as_json(each) for each in explanations]
-                if explanations
-                else [_message(key, situation.message, allocated=situation.allocated)]
-            )
+                well.append(_goes_well(situation, explanations))
+            result = _results(key, situation, explanations)
             if output == "table":
                 several.print_heading(one.context, first=first)
                 first = False
-                if explanations:
-                    _print(explanations, output)
-                else:
-                    _print_message(key, situation.message, output, allocated=situation.allocated)
+                _print(key, situation, explanations)
         results.append(result)
     if output != "table":
         echo_value(several.contexts_as_json(reached, results), output)
@@ -296,22 +286,19 @@ def _explain_contexts(
     exit_unless(any(well))
 
 
-def _print(explanations: list[Explanation], output: str) -> None:
-    if output != "table":
-        echo_value([as_json(one) for one in explanations], output)
-        return
+def _goes_well(situation: Situation, explanations: list[Explanation]) -> bool:
+    return situation.allocated or any(one.allocatable for one in explanations)
+
+
+def _print(key: ObjectKey, situation: Situation, explanations: list[Explanation]) -> None:
     for number, explanation in enumerate(explanations):
         if number:
             click.echo()
         print_explanation(explanation, sys.stdout)
+    if not explanations:
+        print_line(Console(sys.stdout), f"{key}: {situation.message}")
 
 
-def _print_message(key: ObjectKey, message: str, output: str, *, allocated: bool) -> None:
-    if output != "table":
-        echo_value([_message(key, message, allocated=allocated)], output)
-    else:
-        print_line(Console(sys.stdout), f"{key}: {message}")
-
-
-def _message(key: ObjectKey, message: str, *, allocated: bool) -> dict[str, Any]:
-    return {"name": str(key), "allocatable": allocated, "message": message}
+def _results(key: ObjectKey, situation: Situation, explanations: list[Explanation]) -> list[dict[str, Any]]:
+    nothing = {"name": str(key), "allocatable": situation.allocated, "message": situation.message}
+    return [as_json(one) for one in explanations] or [nothing]

@@ -49,12 +49,14 @@ _ON_DEMAND = ("Namespace", "PodGroup", "CompositePodGroup", "CoschedulingPodGrou
 """Listed if a pod needs them; the store receives them first"""
 
 
-def intake_of(raws: Iterable[Mapping[str, Any]], rules: Semantics) -> Intake:
-    """The state of a cluster. Needs a running loop."""
+def intake_of(raws: Iterable[Mapping[str, Any]], rules: Semantics, held: Iterable[Nomination] = ()) -> Intake:
+    """The state of a cluster, and room that others do not get. Needs a running loop."""
     queue: Queue[Unit] = Queue(base=1.0, cap=1.0, random=random)
     intake = Intake(Store(rules), queue, KINDS, lambda _: None)
     for listing in listings(raws):
         intake.take(listing)
+    for one in held:
+        intake.nominating.restore(one, "the leader holds it")
     return intake
 
 

@@ -151,10 +151,7 @@ def _missing(outcome: object) -> str:
 async def of_cluster(connection: Connection, rules: Semantics, policies: Policies) -> list[Line]:
     """What is pending on a cluster now: each as if it came next. Raises ReconcilerError or OSError."""
     raws, held = split_held_room(await list_objects(KINDS, connection, volumes=True))
-    intake = intake_of(raws, rules)
-    for one in held:
-        intake.nominating.restore(one, "the leader holds it")
-    return list(_waiting(intake, policies))
+    return list(_waiting(intake_of(raws, rules, held), policies))
 
 
 async def watch(

@@ -21,7 +21,7 @@ from reconciler.cli.exits import NoAnswer, errors_as, exit_unless
 from reconciler.cli.input import known_alone, nothing_in, nothing_usable, report_refused
 from reconciler.cli.options import manifest_options, namespace_option, output_option, strict_option
 from reconciler.cli.output import Console, as_documents, as_list, object_name, plain, print_line, remark
-from reconciler.errors import counted
+from reconciler.errors import counted, shortened
 
 _STYLES = {"+": "green", "-": "red", "@": "cyan"}
 
@@ -121,8 +121,7 @@ def _report(migration: Migration) -> bool:
         for resource in one.unmapped:
             unmapped.setdefault(resource, []).append(_named(one.before))
     for resource, users in unmapped.items():
-        more = f" and {len(users) - 1} more" if len(users) > 1 else ""
-        remark(f"not rewritten: {resource} of {users[0]}{more} stands for no class; name one with --map")
+        remark(f"not rewritten: {resource} of {shortened(users, 1)} stands for no class; name one with --map")
     return not (failed or unmapped)
 
 

@@ -21,7 +21,7 @@ from reconciler.cli.input import read_files, read_valid
 from reconciler.cli.options import cluster_options, manifest_options, output_option, strict_option
 from reconciler.cli.output import Console, Table, echo_value, print_line, print_table, remark
 from reconciler.cli.rule_options import rules_options
-from reconciler.errors import Rejected, counted
+from reconciler.errors import Rejected, counted, shortened
 from reconciler.plugins.plugin import Shown
 from reconciler.state.devices.exclusion_modes import Held, Mode, group_modes, problems, sharing_modes
 from reconciler.state.devices.exclusion_modes import modes as modes_of
@@ -136,7 +136,7 @@ def _print(snapshot: Snapshot, alone: Sequence[Shown], out: TextIO, *, wide: boo
     for mode in found:
         only = "\n".join(held.expression or "-" for held in mode.held) or "-"
         more = (mode.node or "-", only) if wide else ()
-        locked_out = ", ".join(mode.locked_out) or "-" if wide else _some(mode.locked_out)
+        locked_out = (", ".join(mode.locked_out) if wide else shortened(mode.locked_out, 8)) or "-"
         table.add((str(mode.pool), mode.scope or "-", *_columns(mode.held), locked_out, *more))
     if found:
         print_table(console, table, wide=wide)
@@ -182,8 +182,3 @@ def _columns(held: Iterable[Held]) -> tuple[str, str, str]:
         return "-", "-", "-"
     devices, groups, claims = zip(*lines, strict=True)
     return "\n".join(devices), "\n".join(groups), "\n".join(claims)
-
-
-def _some(names: tuple[str, ...], limit: int = 8) -> str:
-    shown = ", ".join(names[:limit])
-    return f"{shown} and {len(names) - limit} more" if len(names) > limit else shown or "-"

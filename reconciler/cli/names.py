@@ -42,13 +42,7 @@ def completing(kind: str, *, typed: Mapping[str, str] | None = None) -> Complete
 
 
 def _names(kind: str, given: Mapping[str, Any]) -> list[str]:
-    connection = Connection(
-        named=True,
-        server=given.get("server"),
-        kubeconfig=given.get("kubeconfig"),
-        context=given.get("context"),
-        insecure=bool(given.get("insecure_skip_tls_verify")),
-    )
+    connection = Connection.of(given)._replace(named=True)
     namespace = given.get("namespace") or ""
     file = _file(json.dumps([kind, namespace, connection[:5], os.environ.get("KUBECONFIG")]))
     with suppress(Exception):

@@ -24,7 +24,7 @@ from reconciler.operations.log_setup import configure
 
 
 @click.command()
-@click.argument("journal", type=click.Path(exists=True, path_type=Path), metavar="DIR|FILE")
+@click.argument("journal", type=click.Path(exists=True, path_type=Path), metavar="FILE|DIR")
 @click.option("--until", metavar="DECISION", help="Stop after the decision with this id.")
 @click.option(
     "--explain", "explained", is_flag=True, help="Explain the refusals, or with --until that decision."

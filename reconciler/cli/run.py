@@ -141,9 +141,8 @@ async def reconcile(
     status port and its URL.
     """
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with AsyncExitStack() as stack:
         if settings.embedded:
             with errors_as(NoAnswer):
@@ -157,7 +156,7 @@ async def reconcile(
         except Stopped:  # stopped while a plugin of the kubeconfig fetched credentials
             return
         with errors_as(NoAnswer):
-            port = StatusPort(access_for(settings, Client(transport), loop.time))
+            port = StatusPort(access_for(settings, Client(transport), asyncio.get_running_loop().time))
             status = await stack.enter_async_context(serving(port, settings, now=lambda: datetime.now(UTC)))
         log.info("status served", url=status, paths="/ /livez /readyz /metrics /statusz")
         on_status(status, port)

@@ -142,9 +142,7 @@ async def _gang_rows(bundle: Bundle | None, connection: Connection, rules: Seman
             await cluster.list_objects(cluster.KINDS, connection, volumes=True)
         )
         cluster.note_held_room(held)
-        intake = intake_of(raws, rules)
-        for one in held:
-            intake.nominating.restore(one, "the leader holds it")
+        intake = intake_of(raws, rules, held)
     else:
         intake = intake_of((), rules)
         claims = Claims(bundle, rules)
@@ -270,17 +268,14 @@ def show_plugin(
     async def measured(_: Usage) -> Iterable[UsageLine]:
         return view.measured()
 
-    async def once(_: Usage) -> None:
+    async def once(_: Usage | None = None) -> None:
         _check(view)
         view.take(view.measured())
         view.print_on(console)
 
     if files:
-        bundle = read_files(files)
-        load(view.usage, bundle.objects())
-        _check(view)
-        view.take(view.measured())
-        view.print_on(console)
+        load(view.usage, read_files(files).objects())
+        asyncio.run(once())
     elif options.live:
         from reconciler.cli.top_screen import watch_cluster  # noqa: PLC0415 - it needs rich's screen and the log
 

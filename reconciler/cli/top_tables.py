@@ -5,14 +5,13 @@ from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar
 
-from reconciler.analysis.capacity.layout import FleetLayout, fleet_layout, shown
-from reconciler.analysis.capacity.lines import By, CounterUsage, Line, ProfileUsage, lines
-from reconciler.analysis.capacity.measure import Solver, measure
+from reconciler.analysis.capacity.layout import shown
+from reconciler.analysis.capacity.lines import By, CounterUsage, Gauge, Line, ProfileUsage
+from reconciler.analysis.capacity.measure import Solver
 from reconciler.analysis.capacity.use import LABEL, NamespaceHoldings, NamespaceUse, PendingClaims
 from reconciler.api.validation.fields import age
 from reconciler.cli.output import Table
 from reconciler.cli.top_view import StoreView, TopOptions
-from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.nominations import NOBODY
 from reconciler.state.store import Store
 
@@ -30,20 +29,6 @@ ORDERS: dict[str, Callable[[Line], float]] = {
 """Value of `--sort` -> sort key, lowest first; equal lines stay sorted by name"""
 
 
-class Gauge:
-    """Measures one snapshot after another, and keeps what stays valid between them."""
-
-    def __init__(self) -> None:
-        self._solver = Solver(effort=MAX_CHOICES)
-        self._layout: FleetLayout | None = None
-
-    def lines(self, snapshot: Snapshot, by: By) -> list[Line]:
-        """Return the usage of the devices."""
-        if self._layout is None or self._layout.topology is not snapshot.topology:
-            self._layout = fleet_layout(snapshot.topology)
-        return lines(measure(self._layout, snapshot.occupancy, self._solver), by)
-
-
 class UsageView(StoreView[Line]):
     """The usage of devices by driver, pool, node, model or label."""
 
@@ -51,7 +36,7 @@ class UsageView(StoreView[Line]):
 
     def __init__(self, options: TopOptions) -> None:
         super().__init__(options)
-        self._gauge = Gauge()
+        self._gauge = Gauge(Solver(effort=MAX_CHOICES))
 
     def measuring(self, store: Store) -> Callable[[], list[Line]]:
         """Measures a snapshot, which never changes. Devices that are held for something count as held."""

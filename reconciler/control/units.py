@@ -1,9 +1,9 @@
 """Units of work: pods, claims and gangs, which unit decides about which claim, and the pods on nodes."""
 
-from collections.abc import Collection, Hashable, Iterable, Iterator, Set
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence, Set
 from enum import StrEnum
 from functools import reduce
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, Self, TypeVar
 
 from reconciler.allocation.placement.order import QueueKey, queue_key
 from reconciler.api.objects.core import WORKLOAD, Pod, claims_of, is_live
@@ -36,6 +36,11 @@ class Unit(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.key}"
+
+    @classmethod
+    def of(cls, pod: ObjectKey | None, claims: Sequence[ObjectKey]) -> Self:
+        """That of a pod, or without one that of the first claim."""
+        return cls(Kind.POD, pod) if pod is not None else cls(Kind.CLAIM, claims[0])
 
     @property
     def gang(self) -> GangKey:

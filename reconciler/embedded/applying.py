@@ -6,26 +6,14 @@ from typing import Any
 from reconciler.api.validation.bodies import Refusal, bad_request, copy, decode_json, not_implemented
 from reconciler.api.validation.fields import Field, WrongType
 from reconciler.api.validation.kinds import GroupVersion, Object
-from reconciler.embedded.managers import (
-    INNER,
-    Owned,
-    Owner,
-    Path,
-    changes_of,
-    managed_fields,
-    nodes_of,
-    owners_of,
-    prefixes,
-    step_to,
-    tree_of,
-)
+from reconciler.embedded import managers
 from reconciler.embedded.routing import Target
 from reconciler.embedded.schemas import Decoded, known, model_of_kind
 
 OTHERS = "before-first-apply"
 """The manager of what was written before managers were noted"""
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-_KUBECTL = Owner("kubectl")
+_KUBECTL = managers.Owner("kubectl")
 
 
 def checked(target: Target, config: Any, *, newer: bool) -> Decoded:
@@ -61,25 +49,33 @@ def checked(target: Target, config: Any, *, newer: bool) -> Decoded:
 
 
 def applied(
-    target: Target, shown: Object, config: Object, owner: Owner, *, moment: str, force: bool
+    target: Target, shown: Object, config: Object, owner: managers.Owner, *, moment: str, force: bool
 ) -> Object:
     """The object with the configuration applied. Raises a 409 where another manager disagrees."""
     version = str(target.served)
-    owners = owners_of(shown["metadata"].get("managedFields", ()))
+    owners = managers.owners_of(shown["metadata"].get("managedFields", ()))
     if not owners:
-        before = Owner(OTHERS, target.subresource, version)
-        owners = {before: Owned(version, moment, tree_of(nodes_of(target, target.served, shown)))}
+        before = managers.Owner(OTHERS, target.subresource, version)
+        owners = {
+            before: managers.Owned(
+                version, moment, managers.tree_of(managers.nodes_of(target, target.served, shown))
+            )
+        }
     wanted = _wanted(target, config)
-    mine = owners.pop(owner, Owned(version, moment, {}))
+    mine = owners.pop(owner, managers.Owned(version, moment, {}))
     result = copy(shown)
     for path, value in wanted.items():
         # A null field or an empty map says nothing about what is there.
         is_empty = value is None or value in ({}, [])
-        if value is not INNER and not (is_empty and path[-1][0] == "f" and _at(result, path) is not None):
+        if value is not managers.INNER and not (
+            is_empty and path[-1][0] == "f" and _at(result, path) is not None
+        ):
             _put(result, path, value)
-    kept = prefixes([*wanted, *(path for owned in owners.values() for path in owned.paths)])
+    kept = managers.prefixes([*wanted, *(path for owned in owners.values() for path in owned.paths)])
     result = _without(target, result, mine, kept)
-    changed = changes_of(target, *(target.kind.upgrade(one, target.served) for one in (shown, result)))
+    changed = managers.changes_of(
+        target, *(target.kind.upgrade(one, target.served) for one in (shown, result))
+    )
     conflicts = [
         (other, owned, path)
         for other, owned in owners.items()
@@ -95,23 +91,25 @@ def applied(
     if conflicts and not force:
         raise _conflict(conflicts)
     owners = {other: owned.without(changed(owned.version)) for other, owned in owners.items()}
-    owners[owner] = Owned(version, moment, tree_of(wanted))
+    owners[owner] = managers.Owned(version, moment, managers.tree_of(wanted))
     for key in ("uid", "resourceVersion", "name", "namespace"):
         if key in config["metadata"]:
             result["metadata"][key] = config["metadata"][key]
-    result["metadata"]["managedFields"] = managed_fields(owners)
+    result["metadata"]["managedFields"] = managers.managed_fields(owners)
     return result
 
 
-def after_applied_create(target: Target, owner: Owner, config: Object, moment: str) -> list[Object]:
+def after_applied_create(target: Target, owner: managers.Owner, config: Object, moment: str) -> list[Object]:
     """`managedFields` of an object that an apply created."""
-    return managed_fields({owner: Owned(str(target.served), moment, tree_of(_wanted(target, config)))})
+    return managers.managed_fields(
+        {owner: managers.Owned(str(target.served), moment, managers.tree_of(_wanted(target, config)))}
+    )
 
 
-def _wanted(target: Target, config: Object) -> dict[Path, Any]:
+def _wanted(target: Target, config: Object) -> dict[managers.Path, Any]:
     """What a configuration owns: values, and entries of lists."""
-    found = nodes_of(target, target.served, config)
-    return {path: value for path, value in found.items() if value is not INNER or path[-1][0] == "k"}
+    found = managers.nodes_of(target, target.served, config)
+    return {path: value for path, value in found.items() if value is not managers.INNER or path[-1][0] == "k"}
 
 
 def _last_applied(shown: Object) -> Object:
@@ -123,7 +121,7 @@ def _last_applied(shown: Object) -> Object:
     return found if isinstance(found, dict) else {}
 
 
-def _without(target: Target, result: Object, mine: Owned, kept: set[Path]) -> Object:
+def _without(target: Target, result: Object, mine: managers.Owned, kept: set[managers.Path]) -> Object:
     """The object without what its manager applied before and nobody wants now."""
     left = mine.paths - kept
     group, _, of = mine.version.rpartition("/")
@@ -141,10 +139,10 @@ def _without(target: Target, result: Object, mine: Owned, kept: set[Path]) -> Ob
 
 def _entry(holder: Any, name: str, step: str) -> Any:
     """An entry of a list by its step; None if it is not there."""
-    return next((one for one in holder if step_to(name, one) == step), None)
+    return next((one for one in holder if managers.step_to(name, one) == step), None)
 
 
-def _at(holder: Any, path: Path) -> Any:
+def _at(holder: Any, path: managers.Path) -> Any:
     name = ""
     for step in path:
         if isinstance(holder, list):
@@ -156,7 +154,7 @@ def _at(holder: Any, path: Path) -> Any:
     return holder
 
 
-def _put(holder: Any, path: Path, value: Any) -> None:
+def _put(holder: Any, path: managers.Path, value: Any) -> None:
     name = ""
     for at, step in enumerate(path[:-1]):
         if isinstance(holder, list):
@@ -178,7 +176,7 @@ def _put(holder: Any, path: Path, value: Any) -> None:
         holder[holder.index(found)] = value
 
 
-def _remove(holder: Any, path: Path, name: str = "") -> None:
+def _remove(holder: Any, path: managers.Path, name: str = "") -> None:
     """Remove what is at a path, and what is empty then."""
     step, rest = path[0], path[1:]
     if isinstance(holder, list):
@@ -194,7 +192,7 @@ def _remove(holder: Any, path: Path, name: str = "") -> None:
             del holder[field]
 
 
-def _conflict(conflicts: list[tuple[Owner, Owned, Path]]) -> Refusal:
+def _conflict(conflicts: list[tuple[managers.Owner, managers.Owned, managers.Path]]) -> Refusal:
     by_manager: dict[str, list[str]] = {}
     causes = []
     for owner, owned, path in conflicts:

@@ -235,9 +235,8 @@ def _apply(document: Any, operation: dict[str, Any]) -> Any:
                 return _value(operation)
             parent = _get(document, path[:-1])
             if not isinstance(parent, list):
-                return _add(
-                    document, path, _value(operation)
-                )  # also a field that is not there, as real servers do
+                # Also a field that is not there, as real servers do.
+                return _add(document, path, _value(operation))
             parent[_index(parent, path[-1])] = _value(operation)
             return document
         case "test":
@@ -353,33 +352,36 @@ def bind(binding: Any, pod_name: str, moment: str) -> Callable[[Object], Object]
     """A function that applies a Binding to a pod: it sets the node, once, and the condition of that."""
     if mapping(_object(binding).get("metadata")).get("name") != pod_name:
         raise bodies.bad_request("name in URL does not match name in Binding object")
-    target = binding.get("target")
-    node = target.get("name") if isinstance(target, dict) else None
+    node = mapping(binding.get("target")).get("name")
     if not isinstance(node, str) or not node:
         raise bodies.bad_request("a Binding must name its target")
 
     def bound(pod: Object) -> Object:
-        name = pod["metadata"]["name"]
-        if pod["spec"].get("nodeName"):
-            why = f"pod {name} is already assigned to node {pod['spec']['nodeName']!r}"
-            raise bodies.Refusal(
-                409, "Conflict", f'Operation cannot be fulfilled on pods/binding "{name}": {why}'
-            )
-        if pod["spec"].get("schedulingGates"):
-            why = f"pod {name} has non-empty .spec.schedulingGates"
-            raise bodies.Refusal(
-                409, "Conflict", f'Operation cannot be fulfilled on pods/binding "{name}": {why}'
-            )
+        name, spec, why = pod["metadata"]["name"], pod["spec"], ""
+        if spec.get("nodeName"):
+            why = f"is already assigned to node {spec['nodeName']!r}"
+        elif spec.get("schedulingGates"):
+            why = "has non-empty .spec.schedulingGates"
+        if why:
+            text = f'Operation cannot be fulfilled on pods/binding "{name}": pod {name} {why}'
+            raise bodies.Refusal(409, "Conflict", text)
         status = pod.get("status", {})
-        others = [one for one in status.get("conditions", ()) if one.get("type") != "PodScheduled"]
-        scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": moment}
+        scheduled = {"type": "PodScheduled", "status": "True"}
         return {
             **pod,
-            "spec": {**pod["spec"], "nodeName": node},
-            "status": {**status, "conditions": [*others, scheduled]},
+            "spec": {**spec, "nodeName": node},
+            "status": {**status, "conditions": with_condition(status, scheduled, moment)},
         }
 
     return bound
+
+
+def with_condition(status: Object, now: Object, moment: str) -> list[Object]:
+    """The conditions of a status with one that is last; its time changes with its status."""
+    known = {one.get("type"): one for one in status.get("conditions") or ()}
+    old = known.pop(now["type"], {})
+    since = old.get("lastTransitionTime") if old.get("status") == now["status"] else None
+    return [*known.values(), {**now, "lastTransitionTime": since or moment}]
 
 
 def _object(value: Any) -> Object:

@@ -1,12 +1,12 @@
 """Discovery: version, health, groups, resources, OpenAPI documents."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
 from reconciler.api.validation.bodies import Refusal, encode
 from reconciler.api.validation.kinds import VERBS, GroupVersion, Object, ServedKind
-from reconciler.embedded.guard import REVIEWS, ReviewKind
+from reconciler.embedded.guard import REVIEWS
 from reconciler.embedded.routing import Response, Routes
 from reconciler.embedded.schemas import ANY_FIELDS, GVK, REF, Served, definitions, group_version_kind
 
@@ -221,7 +221,11 @@ def _group(routes: Routes, name: str) -> Object:
 
 def _resources(routes: Routes, served: GroupVersion) -> Object | None:
     resources = [entry for kind in routes.kinds(served) for entry in _entries(kind)]
-    resources += [_review(review) for review in REVIEWS if review.served == served]
+    resources += [
+        _entry(review.plural, review.kind, _CREATE, review.kind.lower(), namespaced=False)
+        for review in REVIEWS
+        if review.served == served
+    ]
     if not resources:
         return None
     return {
@@ -233,34 +237,29 @@ def _resources(routes: Routes, served: GroupVersion) -> Object | None:
 
 
 def _entries(kind: ServedKind) -> list[Object]:
-    entry: Object = {
-        "name": kind.plural,
-        "singularName": kind.singular,
-        "namespaced": kind.namespaced,
-        "kind": kind.kind,
-        "verbs": list(VERBS),
-    }
-    if kind.short_names:
-        entry["shortNames"] = list(kind.short_names)
-    if kind.categories:
-        entry["categories"] = list(kind.categories)
-    entries = [entry]
+    entries = [_entry(kind.plural, kind.kind, VERBS, kind.singular, namespaced=kind.namespaced)]
+    for key, words in ("shortNames", kind.short_names), ("categories", kind.categories):
+        if words:
+            entries[0][key] = list(words)
     if kind.has_status:
-        status = {"name": f"{kind.plural}/status", "singularName": "", "namespaced": kind.namespaced}
-        entries.append({**status, "kind": kind.kind, "verbs": ["get", "patch", "update"]})
+        verbs = ("get", "patch", "update")
+        entries.append(_entry(f"{kind.plural}/status", kind.kind, verbs, namespaced=kind.namespaced))
     if kind.plural == "pods":
-        binding = {"name": "pods/binding", "singularName": "", "namespaced": True}
-        entries.append({**binding, "kind": "Binding", "verbs": ["create"]})
-        eviction = {"name": "pods/eviction", "singularName": "", "namespaced": True, "group": "policy"}
-        entries.append({**eviction, "version": "v1", "kind": "Eviction", "verbs": ["create"]})
+        entries.append(_entry("pods/binding", "Binding", _CREATE))
+        entries.append({**_entry("pods/eviction", "Eviction", _CREATE), "group": "policy", "version": "v1"})
     return entries
 
 
-def _review(review: ReviewKind) -> Object:
+_CREATE = ("create",)
+
+
+def _entry(
+    name: str, kind: str, verbs: Iterable[str], singular: str = "", *, namespaced: bool = True
+) -> Object:
     return {
-        "name": review.plural,
-        "singularName": review.kind.lower(),
-        "namespaced": False,
-        "kind": review.kind,
-        "verbs": ["create"],
+        "name": name,
+        "singularName": singular,
+        "namespaced": namespaced,
+        "kind": kind,
+        "verbs": list(verbs),
     }

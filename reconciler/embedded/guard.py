@@ -4,8 +4,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from msgspec import Struct
-
 from reconciler.api.validation.bodies import Refusal, bad_request, encode, invalid, method_not_allowed, same
 from reconciler.api.validation.fields import Cause, Field
 from reconciler.api.validation.kinds import GroupVersion, Object
@@ -21,16 +19,10 @@ _IMPERSONATE = "impersonate"
 _UNSERVED = ("impersonate-uid", "impersonate-extra-")
 
 
-class Impersonation(Struct, frozen=True):
-    """Whom a sender wants to be."""
-
-    account: accounts.Account
-    needed: tuple[accounts.AccessRequest, ...]
-    """What the sender must be allowed: to impersonate the user, and each group that it names"""
-
-
-def read_impersonation(request: Request) -> Impersonation | None:
-    """The impersonation that a request asks for; None if it asks for none.
+def _impersonation(
+    request: Request, sender: accounts.Account
+) -> tuple[accounts.Account, tuple[accounts.AccessRequest, ...]]:
+    """Whom a request is sent as, and what its sender needs for that: each impersonation of a user or group.
 
     Raises a 400 for groups without a user, and for a uid and extra fields, which accounts do not have here.
     """
@@ -39,10 +31,10 @@ def read_impersonation(request: Request) -> Impersonation | None:
             raise bad_request(f"the header {name} is not served: accounts have a name and groups only")
     name, groups = request.headers.get(AS_USER, ""), tuple(request.groups)
     if name:
-        return Impersonation(_impersonated(name, groups), (_for_user(name), *map(_for_group, groups)))
+        return _impersonated(name, groups), (_for_user(name), *map(_for_group, groups))
     if groups:
         raise bad_request(f"the request has {AS_GROUP} and no {AS_USER}: name the user to impersonate, too")
-    return None
+    return sender, ()
 
 
 def _impersonated(name: str, groups: Sequence[str]) -> accounts.Account:
@@ -97,13 +89,12 @@ class Guard:
 
         Raises a 401 for an unknown token, a 403 if the sender may not impersonate that account.
         """
-        sender, wanted = self._sender(request), read_impersonation(request)
-        if wanted is None:
-            return sender
-        for access in wanted.needed:
+        sender = self._sender(request)
+        account, needed = _impersonation(request, sender)
+        for access in needed:
             if not self.allows(sender, access):
                 raise _forbidden(sender, access, access.name)
-        return wanted.account
+        return account
 
     def _sender(self, request: Request) -> accounts.Account:
         given = request.headers.get("Authorization", "")
@@ -120,10 +111,6 @@ class Guard:
         return self._tokens.get(token)
 
     def allows(self, account: accounts.Account, access: accounts.AccessRequest) -> bool:
-        """Whether an account may make a request that it sent."""
-        return self.would_allow(account, access)
-
-    def would_allow(self, account: accounts.Account, access: accounts.AccessRequest) -> bool:
         """Whether the account is allowed the access."""
         return (
             MASTERS in account.groups
@@ -197,8 +184,8 @@ class OpenGuard(Guard):
         """See `Guard.account`."""
         return UNSECURED
 
-    def would_allow(self, _account: accounts.Account, _access: accounts.AccessRequest) -> bool:
-        """See `Guard.would_allow`."""
+    def allows(self, _account: accounts.Account, _access: accounts.AccessRequest) -> bool:
+        """See `Guard.allows`."""
         return True
 
     def rules(self, _account: accounts.Account, _namespace: str) -> list[Object]:
@@ -297,7 +284,7 @@ def _check(guard: Guard, sender: accounts.Account, review: ReviewKind) -> None:
     group, resource = review.served.group, review.plural
     if review.is_about_sender and accounts.AUTHENTICATED in sender.groups:
         return
-    if not guard.would_allow(sender, accounts.AccessRequest("create", group, resource)):
+    if not guard.allows(sender, accounts.AccessRequest("create", group, resource)):
         message = f'{resource}.{group} is forbidden: User "{sender.name}" cannot create resource "{resource}"'
         raise Refusal(403, "Forbidden", message, details={"group": group, "kind": resource})
 
@@ -310,7 +297,7 @@ def _status(guard: Guard, sender: accounts.Account, review: ReviewKind, spec: Fi
     if review is _SELF_RULES:
         return _rules(guard, sender, spec["namespace"].text())
     who = sender if review is _SELF_ACCESS else _who(spec)
-    return {"allowed": guard.would_allow(who, _what(spec))}
+    return {"allowed": guard.allows(who, _what(spec))}
 
 
 def _token(guard: Guard, token: str) -> Object:

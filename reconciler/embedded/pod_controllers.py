@@ -19,6 +19,7 @@ from reconciler.api.validation.kinds import Object, ServedKind
 from reconciler.api.validation.served_kinds import CLAIM, DEVICE_CLASS, NODE, POD, SLICE, TAINT_RULE
 from reconciler.api.versions.reading import typed
 from reconciler.embedded.api import ApiServer
+from reconciler.embedded.bodies import with_condition
 from reconciler.embedded.claim_controllers import (
     GROUP,
     SPECIAL,
@@ -242,12 +243,7 @@ class PodController:
         }
 
         def written(before: Object) -> Object:
-            conditions = before.get("conditions", ())
-            others = [one for one in conditions if one.get("type") != "PodScheduled"]
-            old: Object = next((one for one in conditions if one.get("type") == "PodScheduled"), {})
-            since = old.get("lastTransitionTime") if old.get("status") == "False" else None
-            since = since or timestamp(self._api.now())
-            return {**before, "conditions": [*others, {**now, "lastTransitionTime": since}]}
+            return {**before, "conditions": with_condition(before, now, timestamp(self._api.now()))}
 
         update_status(self._api, POD, pod, written)
 

@@ -7,7 +7,7 @@ from msgspec import Struct, field
 
 from reconciler.api.objects.semantics import NEWEST_MINOR
 from reconciler.api.validation.bodies import bad_request, invalid, no_such_resource
-from reconciler.api.validation.fields import Cause
+from reconciler.api.validation.fields import Field
 from reconciler.api.validation.kinds import GroupVersion, Object, ServedKind
 
 
@@ -128,7 +128,7 @@ class Stream(Struct, frozen=True):
     content_type: str = "application/json"
 
 
-_VALIDATION = ("Ignore", "Strict", "Warn")
+_VALIDATION = ("", "Ignore", "Strict", "Warn")
 _POLICIES = ("Foreground", "Background", "Orphan")
 MAX_MANAGER = 128
 _NAMES = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
@@ -137,31 +137,22 @@ _UNSUPPORTED, _INVALID = "FieldValueNotSupported", "FieldValueInvalid"
 
 def check_options(method: str, query: Mapping[str, str], *, applies: bool) -> None:
     """Raise a 422 for options of a write that an API server refuses. `applies`: server-side apply."""
-    causes = []
-    if query.get("dryRun", "") not in ("", "All"):
-        causes.append(_unsupported("dryRun", query["dryRun"], ("All",)))
+    options = Field(dict(query))
+    if (dry_run := options["dryRun"]).text() not in ("", "All"):
+        dry_run.unsupported(("All",))
     if method != "DELETE":
-        if query.get("fieldValidation", "") not in ("", *_VALIDATION):
-            causes.append(_unsupported("fieldValidation", query["fieldValidation"], ("", *_VALIDATION)))
-        manager = query.get("fieldManager", "")
-        if len(manager) > MAX_MANAGER:
-            causes.append(
-                Cause("FieldValueTooLong", "Too long: may not be more than 128 bytes", "fieldManager")
-            )
-        if not manager.isprintable():
-            causes.append(
-                Cause(_INVALID, "Invalid value: should only contain printable characters", "fieldManager")
-            )
-        if applies and not manager:
-            causes.append(
-                Cause("FieldValueRequired", "Required value: is required for apply patch", "fieldManager")
-            )
-        if method == "PATCH" and not applies and "force" in query:
-            causes.append(
-                Cause("FieldValueForbidden", "Forbidden: may not be specified for non-apply patch", "force")
-            )
-    if causes:
-        raise invalid(_NAMES[method], "meta.k8s.io", "", causes)
+        if (directive := options["fieldValidation"]).text() not in _VALIDATION:
+            directive.unsupported(_VALIDATION)
+        manager = options["fieldManager"]
+        if len(manager.text()) > MAX_MANAGER:
+            manager.too_long(MAX_MANAGER)
+        if not manager.text().isprintable():
+            manager.note(_INVALID, "Invalid value: should only contain printable characters")
+        if applies and not manager.text():
+            manager.required("is required for apply patch")
+        if method == "PATCH" and not applies and options["force"].present:
+            options["force"].forbidden("may not be specified for non-apply patch")
+    _refuse(method, options)
 
 
 def delete_options(body: Any, query: Mapping[str, str]) -> Object:
@@ -174,14 +165,13 @@ def delete_options(body: Any, query: Mapping[str, str]) -> Object:
             if key in query:
                 options[key] = query[key]
     policy, orphans = options.get("propagationPolicy"), options.get("orphanDependents")
-    causes = []
+    asked = Field(options)["propagationPolicy"]
     if policy is not None and orphans is not None:
-        both = "Invalid value: orphanDependents and deletionPropagation cannot be both set"
-        causes.append(Cause(_INVALID, both, "propagationPolicy"))
+        asked.note(_INVALID, "Invalid value: orphanDependents and deletionPropagation cannot be both set")
     elif policy is not None and policy not in _POLICIES:
-        causes.append(_unsupported("propagationPolicy", str(policy), _POLICIES))
-    if causes:
-        raise invalid(_NAMES["DELETE"], "meta.k8s.io", "", causes)
+        words = ", ".join(f'"{word}"' for word in _POLICIES)
+        asked.note(_UNSUPPORTED, f'Unsupported value: "{policy}": supported values: {words}')
+    _refuse("DELETE", asked)
     if orphans is not None:
         options["propagationPolicy"] = "Orphan" if orphans in (True, "true", "1") else "Background"
     grace = options.get("gracePeriodSeconds")
@@ -193,6 +183,6 @@ def delete_options(body: Any, query: Mapping[str, str]) -> Object:
     return options
 
 
-def _unsupported(field: str, value: str, allowed: tuple[str, ...]) -> Cause:
-    words = ", ".join(f'"{word}"' for word in allowed)
-    return Cause(_UNSUPPORTED, f'Unsupported value: "{value}": supported values: {words}', field)
+def _refuse(method: str, options: Field) -> None:
+    if options.causes:
+        raise invalid(_NAMES[method], "meta.k8s.io", "", options.causes)

@@ -14,9 +14,8 @@ from reconciler.allocation.dra.budget import STEPS
 from reconciler.allocation.policies.demand import NO_DEMAND
 from reconciler.allocation.policies.names import FIRST_FIT
 from reconciler.allocation.policies.selection import Policies, parse_policies
-from reconciler.analysis.capacity.layout import fleet_layout
-from reconciler.analysis.capacity.lines import Line, lines
-from reconciler.analysis.capacity.measure import Solver, measure
+from reconciler.analysis.capacity.lines import Gauge, Line
+from reconciler.analysis.capacity.measure import Solver
 from reconciler.analysis.fitting.fitting import fit
 from reconciler.analysis.fitting.question import question_in
 from reconciler.analysis.manifest_world import fleet_of_manifests, world_of_manifests
@@ -268,7 +267,7 @@ class Fleet:
     def _lines(self, by: By) -> list[Line]:
         _one_of(By, "part", by)
         snapshot = store_of(bundle_objects(self._bundle), self._rules).snapshot()
-        return lines(measure(fleet_layout(snapshot.topology), snapshot.occupancy, Solver(effort=_EFFORT)), by)
+        return Gauge(Solver(effort=_EFFORT)).lines(snapshot, by)
 
 
 def _documents(objects: Iterable[Objects]) -> Iterator[Document | InvalidDocument]:

@@ -25,7 +25,7 @@ from reconciler.control.decisions.allocating import Waits
 from reconciler.control.decisions.declaration import Decision
 from reconciler.control.decisions.every import Evicted, MoveEvicted, MovesAborted
 from reconciler.control.handler import Decide, Step
-from reconciler.control.units import Kind, Unit
+from reconciler.control.units import Unit
 from reconciler.control.waiting import Pending
 from reconciler.errors import counted
 from reconciler.operations.events_writer import Events, Notice, Regarding
@@ -67,7 +67,7 @@ class LastingRefusals:
         """Hold a refusal back. Cheap, and never blocks."""
         if waits.pod is None and not waits.claims:
             return
-        unit = Unit(Kind.POD, waits.pod) if waits.pod is not None else Unit(Kind.CLAIM, waits.claims[0])
+        unit = Unit.of(waits.pod, waits.claims)
         spell, held = self._pending.spell(unit), self._held.get(unit)
         if held is not None and held.spell == spell:
             held.waits = waits
@@ -151,7 +151,7 @@ class Explainer:
         """
         if (waits.pod is None and not waits.claims) or waits.gang is not None:
             return None
-        unit = Unit(Kind.POD, waits.pod) if waits.pod is not None else Unit(Kind.CLAIM, waits.claims[0])
+        unit = Unit.of(waits.pod, waits.claims)
         try:
             question = self._step(unit)
             if not isinstance(question, Decide):

@@ -18,6 +18,8 @@ import msgspec
 import structlog
 from structlog.typing import EventDict, Processor
 
+from reconciler.errors import shortened
+
 Format = Literal["auto", "json", "text", "short"]
 
 LOGGER = "reconciler"
@@ -234,8 +236,7 @@ def _text(name: str, value: Any) -> str:
     found = [_plain(str(one)) for one in value]
     if name == "devices":
         found = [one.rpartition("/")[2] for one in found]
-    more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
-    return ", ".join(found[:MOST_NAMED]) + more
+    return shortened(found, MOST_NAMED)
 
 
 def _plain(text: str) -> str:

@@ -22,20 +22,12 @@ from reconciler.allocation.dra.preferred import preferred_places
 from reconciler.allocation.dra.refusal_counts import count_gates, reach_of
 from reconciler.allocation.dra.request_options import read_claims
 from reconciler.allocation.policies.policy import PodRoom, Policy
-from reconciler.api.objects.claims import (
-    TIERS,
-    AllocatedConfig,
-    DeviceAllocation,
-    DeviceConfig,
-    DeviceConstraint,
-    DeviceRequest,
-    ResourceClaim,
-)
+from reconciler.api.objects import claims as of_claims
 from reconciler.api.objects.plan import Gate, Granted, Plan, Reason, RequestCount, Unsatisfied
 from reconciler.errors import Malformed
 from reconciler.state.devices.snapshot import Snapshot
 
-_T = TypeVar("_T", DeviceConstraint, DeviceConfig)
+_T = TypeVar("_T", of_claims.DeviceConstraint, of_claims.DeviceConfig)
 MARK = "~"
 """Between the name of a request and the number of its device; the API does not allow it in names"""
 
@@ -43,7 +35,7 @@ MARK = "~"
 class SplitClaim(Struct, frozen=True):
     """A claim as the allocator gets it, with requests split."""
 
-    claim: ResourceClaim
+    claim: of_claims.ResourceClaim
     parts: Mapping[str, tuple[str, ...]]
     """Request -> its parts, for requests that are split"""
     alignments: tuple[preferences.Alignment, ...]
@@ -62,11 +54,11 @@ class SplitClaim(Struct, frozen=True):
             part.model_copy(update={"request": original_request(part.request)}) for part in devices.results
         )
         config = tuple(_once(_restored(part) for part in devices.config))
-        given = DeviceAllocation(results=results, config=config)
+        given = of_claims.DeviceAllocation(results=results, config=config)
         return replace_plan(plan, allocation=plan.allocation.model_copy(update={"devices": given}))
 
 
-def split_claim(claim: ResourceClaim, alignments: Sequence[preferences.Alignment]) -> SplitClaim:
+def split_claim(claim: of_claims.ResourceClaim, alignments: Sequence[preferences.Alignment]) -> SplitClaim:
     """A claim with its requests split as alignments in pairs need it."""
     devices = claim.spec.devices
     names = [request.name for request in devices.requests]
@@ -104,8 +96,8 @@ def _aligned(
 
 
 def _split(
-    requests: Iterable[DeviceRequest], parts: Mapping[str, tuple[str, ...]]
-) -> Iterator[DeviceRequest]:
+    requests: Iterable[of_claims.DeviceRequest], parts: Mapping[str, tuple[str, ...]]
+) -> Iterator[of_claims.DeviceRequest]:
     for request in requests:
         if request.name not in parts or request.exactly is None:
             yield request
@@ -128,7 +120,7 @@ def original_request(request: str) -> str:
     return request.partition(MARK)[0]
 
 
-def _restored(config: AllocatedConfig) -> AllocatedConfig:
+def _restored(config: of_claims.AllocatedConfig) -> of_claims.AllocatedConfig:
     if not config.requests:  # unset fields must stay unset: they are not written
         return config
     return config.model_copy(
@@ -136,8 +128,8 @@ def _restored(config: AllocatedConfig) -> AllocatedConfig:
     )
 
 
-def _once(found: Iterable[AllocatedConfig]) -> Iterator[AllocatedConfig]:
-    seen: list[AllocatedConfig] = []
+def _once(found: Iterable[of_claims.AllocatedConfig]) -> Iterator[of_claims.AllocatedConfig]:
+    seen: list[of_claims.AllocatedConfig] = []
     for config in found:
         if config not in seen:
             seen.append(config)
@@ -150,7 +142,7 @@ NodeNames = Collection[str] | None
 
 
 def misaligned(
-    claims: Sequence[ResourceClaim],
+    claims: Sequence[of_claims.ResourceClaim],
     alignments: Sequence[tuple[int, preferences.Alignment]],
     nodes: NodeNames,
     snapshot: Snapshot,
@@ -171,7 +163,7 @@ def misaligned(
 
 def unpartitioned(
     refused: Unsatisfied,
-    claims: Sequence[ResourceClaim],
+    claims: Sequence[of_claims.ResourceClaim],
     partitioned: Iterable[partitions.PartitionedRequest],
     nodes: NodeNames,
     snapshot: Snapshot,
@@ -183,7 +175,7 @@ def unpartitioned(
 
 def _counted(
     refused: Unsatisfied,
-    claims: Sequence[ResourceClaim],
+    claims: Sequence[of_claims.ResourceClaim],
     concerned: Collection[tuple[int, str]],
     name: str,
     nodes: NodeNames,
@@ -217,7 +209,7 @@ PreferenceKey = tuple[int, int | str]
 
 
 def decide(
-    claims: Sequence[ResourceClaim],
+    claims: Sequence[of_claims.ResourceClaim],
     snapshot: Snapshot,
     *,
     nodes: NodeChoices = None,
@@ -260,7 +252,7 @@ def decide(
 
 
 def _decide(
-    claims: Sequence[ResourceClaim],
+    claims: Sequence[of_claims.ResourceClaim],
     snapshot: Snapshot,
     nodes: NodeChoices,
     without: Collection[PreferenceKey],
@@ -290,7 +282,7 @@ def _decide(
 class _Decision(Struct, eq=False):
     """One decision about claims with preferences."""
 
-    _claims: Sequence[ResourceClaim]
+    _claims: Sequence[of_claims.ResourceClaim]
     _splits: Sequence[SplitClaim]
     _partitioned: Sequence[partitions.PartitionedRequest]
     _nodes: tuple[str, ...] | None
@@ -345,7 +337,7 @@ class _Decision(Struct, eq=False):
 
     def _at(self, levels: Levels) -> Granted | Unsatisfied:
         """The answer with each alignment at the given tier."""
-        limits: dict[int, list[DeviceConstraint]] = {}
+        limits: dict[int, list[of_claims.DeviceConstraint]] = {}
         for (at, alignment), level in zip(self._alignments, levels, strict=True):
             tier = alignment.accepted[level]
             if tier != preferences.NODE:
@@ -402,10 +394,12 @@ class _Decision(Struct, eq=False):
 
     @staticmethod
     def _annotated(plan: Plan, tiers: Sequence[str]) -> Plan:
-        return dataclasses.replace(plan, annotations=((TIERS, ",".join(tiers)),)) if tiers else plan
+        return dataclasses.replace(plan, annotations=((of_claims.TIERS, ",".join(tiers)),)) if tiers else plan
 
 
-def _limited(claim: ResourceClaim, limits: Sequence[DeviceConstraint]) -> ResourceClaim:
+def _limited(
+    claim: of_claims.ResourceClaim, limits: Sequence[of_claims.DeviceConstraint]
+) -> of_claims.ResourceClaim:
     if not limits:
         return claim
     devices = claim.spec.devices

@@ -10,7 +10,7 @@ from itertools import chain
 import numpy as np
 from msgspec import Struct
 
-from kernels.groups import distinct
+from kernels.groups import distinct, group_code
 from kernels.types import Mask
 from reconciler.allocation.dra.availability import available
 from reconciler.allocation.dra.budget import Budget, SelectorsNotRun
@@ -290,20 +290,10 @@ def _counters_apart(rows: np.ndarray, snapshot: Snapshot) -> bool:
     """Whether all devices of each counter set that these draw from belong to one node."""
     fleet = snapshot.fleet
     sets = fleet.sets[rows]
-    used = distinct(sets[sets >= 0])
-    others = fleet.by_set.of_any(used.astype(np.intp))
-    node = fleet.codes["node"]
-    of_set = np.full(len(fleet.totals), -1, dtype=np.int32)
-    for k in range(sets.shape[1]):
-        drawn = fleet.sets[others, k]
-        at = others[drawn >= 0]
-        of_set[drawn[drawn >= 0]] = node[at]
-    for k in range(sets.shape[1]):
-        drawn = fleet.sets[others, k]
-        at = others[drawn >= 0]
-        if (of_set[drawn[drawn >= 0]] != node[at]).any() or (node[at] < 0).any():
-            return False
-    return True
+    others = fleet.by_set.of_any(distinct(sets[sets >= 0]).astype(np.intp))
+    at, k = np.nonzero(fleet.sets[others] >= 0)
+    drawn, node = fleet.sets[others[at], k].astype(np.intp), fleet.codes["node"][others[at]]
+    return bool((group_code(node, drawn, len(fleet.totals))[drawn] >= 0).all())
 
 
 class _Decision(Struct, eq=False):

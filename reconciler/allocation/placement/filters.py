@@ -11,34 +11,15 @@ import numpy as np
 
 from kernels.domains import Counter, Even, Near, Vacant, per_domain, present
 from kernels.types import Codes, Mask
-from reconciler.allocation.placement.pod_tests import (
-    Counters,
-    PodQuestion,
-    Test,
-    nodes_passing,
-    require_storage,
-)
+from reconciler.allocation.placement import pod_tests
 from reconciler.allocation.placement.volumes import volumes
 from reconciler.api.objects.core import Pod
 from reconciler.errors import Rejected
 from reconciler.state.nodes.room import MOST, PODS
 from reconciler.state.nodes.table import Nodes
-from reconciler.state.pods.terms import KIND as NAMESPACE
-from reconciler.state.pods.terms import (
-    PodSet,
-    Port,
-    Scope,
-    Spread,
-    Term,
-    affinity_of,
-    anti_affinity_of,
-    conflicting,
-    counted_as,
-    ports_of,
-    spread_of,
-)
+from reconciler.state.pods import terms as of_pods
 
-Filter = Callable[[PodQuestion], Iterator[Test]]
+Filter = Callable[[pod_tests.PodQuestion], Iterator[pod_tests.Test]]
 
 ROOM = "NodeResourcesFit"
 
@@ -53,65 +34,67 @@ _FEATURES: Mapping[str, Callable[[Pod], object]] = {
 """Feature that a node must declare -> whether a pod needs it, in Kubernetes 1.36"""
 
 
-def node_affinity(question: PodQuestion) -> Iterator[Test]:
+def node_affinity(question: pod_tests.PodQuestion) -> Iterator[pod_tests.Test]:
     """Node selector and required node affinity."""
     passed = question.nodes.labelled(question.pod)
-    yield Test("NodeAffinity", "outside node selector or affinity", passed)
+    yield pod_tests.Test("NodeAffinity", "outside node selector or affinity", passed)
 
 
-def taints(question: PodQuestion) -> Iterator[Test]:
+def taints(question: pod_tests.PodQuestion) -> Iterator[pod_tests.Test]:
     """Taints, cordons, and nodes that are not ready."""
-    yield Test("TaintToleration", "with untolerated taint", question.nodes.tolerated(question.pod))
+    yield pod_tests.Test("TaintToleration", "with untolerated taint", question.nodes.tolerated(question.pod))
 
 
-def node_objects(question: PodQuestion) -> Iterator[Test]:
+def node_objects(question: pod_tests.PodQuestion) -> Iterator[pod_tests.Test]:
     """Nodes without a Node object, where they may not be used."""
     nodes = question.nodes
     if not question.supposed and nodes.supposed:
-        yield Test("", "without a Node object", nodes.described())
+        yield pod_tests.Test("", "without a Node object", nodes.described())
 
 
-def other_claims(question: PodQuestion) -> Iterator[Test]:
+def other_claims(question: pod_tests.PodQuestion) -> Iterator[pod_tests.Test]:
     """The nodes of the pod's claims that are allocated already."""
     if question.held:
         passed = question.nodes.matching(question.held)
-        yield Test("DynamicResources", "away from other claims of the pod", passed)
+        yield pod_tests.Test("DynamicResources", "away from other claims of the pod", passed)
     if question.taken:
         reason = (
             f"where another pod uses claim {question.taken}, whose devices stand for resources of the node"
         )
         nowhere = ~question.nodes.every()
-        yield Test("DynamicResources", reason, nowhere, "give each pod a claim of its own", by_pods=True)
+        yield pod_tests.Test(
+            "DynamicResources", reason, nowhere, "give each pod a claim of its own", by_pods=True
+        )
 
 
-def room(question: PodQuestion) -> Iterator[Test]:
+def room(question: pod_tests.PodQuestion) -> Iterator[pod_tests.Test]:
     """CPU, memory, other resources, and the number of pods."""
     wanted, waived, but = question.wanted, question.waived, question.counters.but
     if not question.by_resource:
         passed = question.nodes.room.fits(wanted, waived, but=but)
-        yield Test(ROOM, "Insufficient resources", passed, by_pods=True)
+        yield pod_tests.Test(ROOM, "Insufficient resources", passed, by_pods=True)
         return
     for resource, places in question.nodes.room.short_of(wanted, waived, but=but).items():
         reason = "Too many pods" if resource == PODS else f"Insufficient {resource}"
-        yield Test(ROOM, reason, ~places, by_pods=True, resource=resource)
+        yield pod_tests.Test(ROOM, reason, ~places, by_pods=True, resource=resource)
 
 
-def device_plugins(question: PodQuestion) -> Iterator[Test]:
+def device_plugins(question: pod_tests.PodQuestion) -> Iterator[pod_tests.Test]:
     """Device plugins: beside one kube-scheduler takes the resource from it, and makes no claim (EXT-2)."""
     nodes = question.nodes
     for resource in question.claimed:
         offered, _ = nodes.room.by_name((resource,), but=())
         without = (offered[resource] == 0) | (offered[resource] == MOST)
         remedy = "rewrite the pod with dra-reconciler migrate"
-        yield Test(ROOM, f"where a device plugin serves {resource}", without, remedy)
+        yield pod_tests.Test(ROOM, f"where a device plugin serves {resource}", without, remedy)
 
 
-def declared_features(question: PodQuestion) -> Iterator[Test]:
+def declared_features(question: pod_tests.PodQuestion) -> Iterator[pod_tests.Test]:
     """Features of kubelets that the pod needs."""
     needed = frozenset(name for name, needs in _FEATURES.items() if needs(question.pod))
     if needed:
         names = ", ".join(sorted(needed))
-        yield Test(
+        yield pod_tests.Test(
             "NodeDeclaredFeatures",
             f"without declared feature {names}",
             question.nodes.declaring(needed),
@@ -119,11 +102,11 @@ def declared_features(question: PodQuestion) -> Iterator[Test]:
         )
 
 
-def host_ports(question: PodQuestion) -> Iterator[Test]:
+def host_ports(question: pod_tests.PodQuestion) -> Iterator[pod_tests.Test]:
     """Ports of the node."""
-    for port in ports_of(question.pod):
-        for taken in conflicting(port):
-            yield Test(
+    for port in of_pods.ports_of(question.pod):
+        for taken in of_pods.conflicting(port):
+            yield pod_tests.Test(
                 "NodePorts",
                 f"with host port {port} in use",
                 Vacant(_port_counter(question, taken)),
@@ -132,10 +115,10 @@ def host_ports(question: PodQuestion) -> Iterator[Test]:
             )
 
 
-def topology_spread(question: PodQuestion) -> Iterator[Test]:
+def topology_spread(question: pod_tests.PodQuestion) -> Iterator[pod_tests.Test]:
     """Topology spread constraints that must be met."""
     pod, nodes = question.pod, question.nodes
-    found = spread_of(pod) if pod.spec.topology_spread_constraints else ()
+    found = of_pods.spread_of(pod) if pod.spec.topology_spread_constraints else ()
     if not found:
         return
     complete = nodes.every()
@@ -143,7 +126,7 @@ def topology_spread(question: PodQuestion) -> Iterator[Test]:
         complete = complete & (nodes.labels.codes(one.topology_key)[0] > 0)
     for one in found:
         codes, size = nodes.labels.codes(one.topology_key)
-        yield Test(
+        yield pod_tests.Test(
             "PodTopologySpread",
             f"without label {one.topology_key} of a topology spread constraint",
             codes > 0,
@@ -156,7 +139,7 @@ def topology_spread(question: PodQuestion) -> Iterator[Test]:
             counted = counted & nodes.tolerated_own(pod)
         own = int(one.selector.matches(pod.metadata.labels))
         at = _spread_counter(question, one, codes, size, counted)
-        yield Test(
+        yield pod_tests.Test(
             "PodTopologySpread",
             f"beyond maxSkew {one.skew} of the topology spread over {one.topology_key}",
             Even(at, one.skew, own, one.least, present(codes, counted, size)),
@@ -165,17 +148,17 @@ def topology_spread(question: PodQuestion) -> Iterator[Test]:
         )
 
 
-def affinity(question: PodQuestion) -> Iterator[Test]:
+def affinity(question: pod_tests.PodQuestion) -> Iterator[pod_tests.Test]:
     """Required affinity: to pods that match all terms."""
-    terms = affinity_of(question.pod)
+    terms = of_pods.affinity_of(question.pod)
     if not terms:
         return
     pod, labels_of = question.pod, question.nodes.residents.namespaces.labels_of
-    pods = PodSet(tuple((term.scope, term.selector) for term in terms), terminating=True)
+    pods = of_pods.PodSet(tuple((term.scope, term.selector) for term in terms), terminating=True)
     keys = tuple(dict.fromkeys(term.topology_key for term in terms))
     counters = tuple(_set_counter(question, pods, key) for key in keys)
     first = pods.has(pod.key.namespace, pod.metadata.labels, labels_of)
-    yield Test(
+    yield pod_tests.Test(
         "InterPodAffinity",
         f"without a pod of the required affinity in the same {', '.join(keys)}",
         Near(counters, first),
@@ -184,12 +167,12 @@ def affinity(question: PodQuestion) -> Iterator[Test]:
     )
 
 
-def anti_affinity(question: PodQuestion) -> Iterator[Test]:
+def anti_affinity(question: pod_tests.PodQuestion) -> Iterator[pod_tests.Test]:
     """Required anti-affinity of the pod, and of pods that are there."""
     pod = question.pod
-    for term in dict.fromkeys(anti_affinity_of(pod)):
-        pods = PodSet(((term.scope, term.selector),), terminating=True)
-        yield Test(
+    for term in dict.fromkeys(of_pods.anti_affinity_of(pod)):
+        pods = of_pods.PodSet(((term.scope, term.selector),), terminating=True)
+        yield pod_tests.Test(
             "InterPodAffinity",
             f"with a pod in the same {term.topology_key} that the pod's anti-affinity excludes",
             Vacant(_set_counter(question, pods, term.topology_key)),
@@ -197,7 +180,7 @@ def anti_affinity(question: PodQuestion) -> Iterator[Test]:
             by_pods=True,
         )
     for term in _against(question):
-        yield Test(
+        yield pod_tests.Test(
             "InterPodAffinity",
             f"with a pod in the same {term.topology_key} whose anti-affinity excludes the pod",
             Vacant(_term_counter(question, term)),
@@ -223,49 +206,47 @@ FILTERS: tuple[Filter, ...] = (
 """In the order of their reasons: a node counts under the first that it fails"""
 
 
-def require_objects(question: PodQuestion) -> None:
+def require_objects(question: pod_tests.PodQuestion) -> None:
     """Raise Unlisted if the tests of a pod need objects that are not listed, and Rejected as filters do."""
     pod, nodes = question.pod, question.nodes
-    own = () if pod.spec.affinity is None else (*affinity_of(pod), *anti_affinity_of(pod))
+    own = () if pod.spec.affinity is None else (*of_pods.affinity_of(pod), *of_pods.anti_affinity_of(pod))
     if nodes.residents.asks_for_namespaces(pod, own):
-        nodes.on_demand.require(NAMESPACE, "the namespaceSelector of a pod affinity term")
+        nodes.on_demand.require(of_pods.KIND, "the namespaceSelector of a pod affinity term")
     if pod.spec.volumes and nodes.volumes.considered:
-        require_storage(pod, nodes.on_demand, nodes.volumes.objects)
+        pod_tests.require_storage(pod, nodes.on_demand, nodes.volumes.objects)
 
 
-def tests_of(question: PodQuestion) -> Iterator[Test]:
+def tests_of(question: pod_tests.PodQuestion) -> Iterator[pod_tests.Test]:
     """All tests of a pod, in the order of their reasons."""
     for find in FILTERS:
         yield from find(question)
 
 
-def _against(question: PodQuestion) -> list[Term]:
+def _against(question: pod_tests.PodQuestion) -> list[of_pods.Term]:
     """The anti-affinity terms of other pods that select the pod."""
     pod, residents = question.pod, question.nodes.residents
     labels_of = residents.namespaces.labels_of
     found = dict.fromkeys(residents.against(pod))
     for fellow in question.fellows:
-        for term in anti_affinity_of(fellow):
+        for term in of_pods.anti_affinity_of(fellow):
             if term.matches(pod.key.namespace, pod.metadata.labels, labels_of):
                 found[term] = None
     return list(found)
 
 
-def _port_counter(question: PodQuestion, port: Port) -> int:
+def _port_counter(question: pod_tests.PodQuestion, port: of_pods.Port) -> int:
     nodes, counters = question.nodes, question.counters
 
     def make() -> Counter:
-        using = nodes.residents.using(port, but=counters.but)
-        codes: Codes = np.arange(1, len(using) + 1, dtype=np.int32)  # every node is a domain
-        return Counter(codes, np.concatenate([[0], using]))
+        return pod_tests.by_node(nodes.residents.using(port, but=counters.but))
 
     def takes(pod: Pod) -> bool:
-        return any(port in counted_as(one) for one in ports_of(pod))
+        return any(port in of_pods.counted_as(one) for one in of_pods.ports_of(pod))
 
     return counters.get(port, make, takes)
 
 
-def _set_counter(question: PodQuestion, pods: PodSet, key: str) -> int:
+def _set_counter(question: pod_tests.PodQuestion, pods: of_pods.PodSet, key: str) -> int:
     nodes, counters = question.nodes, question.counters
     residents = nodes.residents
 
@@ -279,7 +260,7 @@ def _set_counter(question: PodQuestion, pods: PodSet, key: str) -> int:
     return counters.get((pods, key), make, takes)
 
 
-def _term_counter(question: PodQuestion, term: Term) -> int:
+def _term_counter(question: pod_tests.PodQuestion, term: of_pods.Term) -> int:
     nodes, counters = question.nodes, question.counters
 
     def make() -> Counter:
@@ -287,12 +268,14 @@ def _term_counter(question: PodQuestion, term: Term) -> int:
         having = nodes.residents.having(term, but=counters.but)
         return Counter(codes, per_domain(having, codes, None, size))
 
-    return counters.get(term, make, lambda pod: term in anti_affinity_of(pod))
+    return counters.get(term, make, lambda pod: term in of_pods.anti_affinity_of(pod))
 
 
-def _spread_counter(question: PodQuestion, spread: Spread, codes: Codes, size: int, counted: Mask) -> int:
+def _spread_counter(
+    question: pod_tests.PodQuestion, spread: of_pods.Spread, codes: Codes, size: int, counted: Mask
+) -> int:
     nodes, counters, namespace = question.nodes, question.counters, question.pod.key.namespace
-    pods = PodSet(((Scope(frozenset([namespace])), spread.selector),), terminating=False)
+    pods = of_pods.PodSet(((of_pods.Scope(frozenset([namespace])), spread.selector),), terminating=False)
     ignored = spread.selector.selects_all  # kube-scheduler counts no pod for an empty selector
 
     def make() -> Counter:
@@ -318,10 +301,12 @@ def surroundings(pod: Pod, names: Iterable[str], nodes: Nodes) -> tuple[object, 
     rows = [row for name in sorted(names) if (row := nodes.row_of(name)) is not None]
     found: list[object] = []
     for filters in (HERE, EVERYWHERE):
-        counters = Counters(nodes, (pod.key,))
+        counters = pod_tests.Counters(nodes, (pod.key,))
         try:
-            for test in (test for find in filters for test in find(PodQuestion(pod, nodes, counters))):
-                found += [test.reason, nodes_passing(test, counters)[rows].tolist()]
+            for test in (
+                test for find in filters for test in find(pod_tests.PodQuestion(pod, nodes, counters))
+            ):
+                found += [test.reason, pod_tests.nodes_passing(test, counters)[rows].tolist()]
         except Rejected as exc:
             found.append(str(exc))
         for one in counters.made:

@@ -29,7 +29,7 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan, Reason
 from reconciler.api.objects.selectors import NodeSelector
-from reconciler.errors import Rejected, Unlisted
+from reconciler.errors import Rejected, Unlisted, shortened
 from reconciler.state.caches import derived
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.snapshot import NodeSubset, Snapshot, Topology
@@ -338,8 +338,7 @@ class Placement:
         holders = nodes.nominated.holders(resource, places, but=own)
         if not holders:
             return ""
-        more = f" and {len(holders) - NAMED} more" if len(holders) > NAMED else ""
-        return f" ({np.count_nonzero(out)} by room held for {', '.join(holders[:NAMED])}{more})"
+        return f" ({np.count_nonzero(out)} by room held for {shortened(holders, NAMED)})"
 
     def against(self, pod: Pod, node: str, snapshot: Snapshot) -> list[str]:
         """Why one node does not suit a pod now, with amounts."""

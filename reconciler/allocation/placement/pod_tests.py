@@ -10,17 +10,10 @@ from msgspec import Struct, field
 
 from kernels.domains import Counter, Rule
 from kernels.types import Amounts, Codes, Mask
+from reconciler.api.objects import storage
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.selectors import NodeSelector
-from reconciler.api.objects.storage import (
-    FIRST_CONSUMER,
-    READ_WRITE_ONCE_POD,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    StorageClass,
-    Volume,
-)
 from reconciler.state.nodes.room import DeviceShare, Wanted, demand
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.on_demand import KindsOnDemand
@@ -42,6 +35,11 @@ class Test(Struct, frozen=True, eq=False):
     """Whether other pods decide it"""
     resource: str = ""
     """The resource of which nodes that fail have too little, if it is one"""
+
+
+def by_node(numbers: Amounts) -> Counter:
+    """A counter of which every node is a domain. numbers (N,)"""
+    return Counter(np.arange(1, len(numbers) + 1, dtype=np.int32), np.concatenate([[0], numbers]))
 
 
 class Counters(Struct):
@@ -149,13 +147,13 @@ class PodVolumes(Struct):
     """The volumes of one pod, sorted by what must be tested."""
 
     problems: list[Problem] = field(default_factory=list)
-    bound: list[tuple[PersistentVolumeClaim, PersistentVolume]] = field(default_factory=list)
+    bound: list[tuple[storage.PersistentVolumeClaim, storage.PersistentVolume]] = field(default_factory=list)
     """Claims that have their volume"""
-    delayed: list[tuple[PersistentVolumeClaim, StorageClass]] = field(default_factory=list)
+    delayed: list[tuple[storage.PersistentVolumeClaim, storage.StorageClass]] = field(default_factory=list)
     """Claims that get a volume once the pod has a node, smallest first"""
-    zoned: list[PersistentVolume] = field(default_factory=list)
+    zoned: list[storage.PersistentVolume] = field(default_factory=list)
     """Volumes whose labels may name zones"""
-    exclusive: list[PersistentVolumeClaim] = field(default_factory=list)
+    exclusive: list[storage.PersistentVolumeClaim] = field(default_factory=list)
     """Claims that one pod at a time may use"""
 
 
@@ -181,7 +179,7 @@ def volumes_of(pod: Pod, objects: StorageObjects) -> PodVolumes:
             found.problems += _problems(pod, volume, claim)
             if not ephemeral:
                 found.problems += _zones(claim, objects, found)
-                if READ_WRITE_ONCE_POD in claim.spec.access_modes:
+                if storage.READ_WRITE_ONCE_POD in claim.spec.access_modes:
                     found.exclusive.append(claim)
             found.problems += _binding(claim, objects, found)
     found.delayed.sort(key=lambda one: one[0].requested.nanos if one[0].requested is not None else 0)
@@ -200,7 +198,7 @@ def _missing(key: str, *, ephemeral: bool) -> Problem:
     return Problem(reason, f"create claim {key}", (RESTRICTIONS, LIMITS, BINDING, ZONES))
 
 
-def _problems(pod: Pod, volume: Volume, claim: PersistentVolumeClaim) -> Iterator[Problem]:
+def _problems(pod: Pod, volume: storage.Volume, claim: storage.PersistentVolumeClaim) -> Iterator[Problem]:
     """What is wrong with a claim itself."""
     what = f"PersistentVolumeClaim {claim.key}"
     if claim.status.phase == _LOST:
@@ -212,13 +210,15 @@ def _problems(pod: Pod, volume: Volume, claim: PersistentVolumeClaim) -> Iterato
         yield Problem(f"while {what} belongs to no volume of the pod", remedy, (LIMITS, BINDING))
 
 
-def _owned(claim: PersistentVolumeClaim, pod: Pod) -> bool:
+def _owned(claim: storage.PersistentVolumeClaim, pod: Pod) -> bool:
     return any(
         owner.controller and owner.uid == pod.metadata.uid for owner in claim.metadata.owner_references
     )
 
 
-def _zones(claim: PersistentVolumeClaim, objects: StorageObjects, found: PodVolumes) -> Iterator[Problem]:
+def _zones(
+    claim: storage.PersistentVolumeClaim, objects: StorageObjects, found: PodVolumes
+) -> Iterator[Problem]:
     """What VolumeZone looks at; claims that wait for a pod have no zone yet."""
     if claim.spec.volume_name:
         volume = objects.volumes.get(claim.spec.volume_name)
@@ -228,11 +228,13 @@ def _zones(claim: PersistentVolumeClaim, objects: StorageObjects, found: PodVolu
             found.zoned.append(volume)
         return
     class_ = objects.classes.get(claim.storage_class)
-    if class_ is None or class_.volume_binding_mode != FIRST_CONSUMER:
+    if class_ is None or class_.volume_binding_mode != storage.FIRST_CONSUMER:
         yield _unbound(claim, class_, (ZONES,))
 
 
-def _binding(claim: PersistentVolumeClaim, objects: StorageObjects, found: PodVolumes) -> Iterator[Problem]:
+def _binding(
+    claim: storage.PersistentVolumeClaim, objects: StorageObjects, found: PodVolumes
+) -> Iterator[Problem]:
     """What VolumeBinding looks at."""
     if claim.bound:
         volume = objects.volumes.get(claim.spec.volume_name)
@@ -242,20 +244,22 @@ def _binding(claim: PersistentVolumeClaim, objects: StorageObjects, found: PodVo
             found.bound.append((claim, volume))
         return
     class_ = objects.classes.get(claim.storage_class)
-    waits = class_ is not None and class_.volume_binding_mode == FIRST_CONSUMER
+    waits = class_ is not None and class_.volume_binding_mode == storage.FIRST_CONSUMER
     if class_ is None or not waits or claim.spec.volume_name:
         yield _unbound(claim, class_, (BINDING,))
     else:
         found.delayed.append((claim, class_))
 
 
-def _no_volume(claim: PersistentVolumeClaim, plugins: tuple[str, ...]) -> Problem:
+def _no_volume(claim: storage.PersistentVolumeClaim, plugins: tuple[str, ...]) -> Problem:
     name = claim.spec.volume_name
     reason = f"while PersistentVolume {name} of claim {claim.key} does not exist"
     return Problem(reason, f"restore PersistentVolume {name}, or recreate claim {claim.key}", plugins)
 
 
-def _unbound(claim: PersistentVolumeClaim, class_: StorageClass | None, plugins: tuple[str, ...]) -> Problem:
+def _unbound(
+    claim: storage.PersistentVolumeClaim, class_: storage.StorageClass | None, plugins: tuple[str, ...]
+) -> Problem:
     reason = f"while PersistentVolumeClaim {claim.key} is not bound"
     if claim.spec.volume_name:
         remedy = f"wait until claim {claim.key} is bound to {claim.spec.volume_name}"

@@ -17,6 +17,7 @@ from kernels.matching import Kind, Supply, fit_together
 from kernels.types import Amounts, Codes, Mask
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.errors import shortened
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.volumes.objects import VolumeID
 from reconciler.state.volumes.uses import UNLIMITED
@@ -192,10 +193,8 @@ class Together:
 
     def refusal(self) -> str:
         """Why a decision is refused that does not serve all pods."""
-        names = ", ".join(map(str, self.pods[:SHOWN]))
-        more = f" and {len(self.pods) - SHOWN} more" if len(self.pods) > SHOWN else ""
         text = f"the {len(self.pods)} gated pods that share the claims do not all fit on the nodes of any "
-        text += f"free device: {names}{more}"
+        text += f"free device: {shortened(self.pods, SHOWN)}"
         return f"{text}; a search gave up after {STEPS} steps" if self.gave_up else text
 
     def on_one_node(self) -> Mask:

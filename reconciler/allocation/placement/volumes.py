@@ -268,12 +268,9 @@ def _zone_values(label: str) -> frozenset[str]:
 
 
 def _disk_counter(question: pod_tests.PodQuestion, disk: Disk) -> int:
-    def make() -> Counter:
-        using = _users(question, disk)
-        codes: Codes = np.arange(1, len(using) + 1, dtype=np.int32)  # every node is a domain
-        return Counter(codes, np.concatenate([[0], using]))
-
-    return question.counters.get(disk, make, lambda pod: disk in uses_of(pod))
+    return question.counters.get(
+        disk, lambda: pod_tests.by_node(_users(question, disk)), lambda pod: disk in uses_of(pod)
+    )
 
 
 def _user_counter(question: pod_tests.PodQuestion, claim: PersistentVolumeClaim) -> int:

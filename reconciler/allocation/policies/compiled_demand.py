@@ -216,7 +216,7 @@ def compile_for(demand: Demand, snapshot: Snapshot) -> CompiledDemand:
         if option is not None and not taking(option, snapshot).plain:
             continue
         needs.append(need_of(option, shape.cores, snapshot))
-        serving.append(_nodes_of(option, snapshot))
+        serving.append(nodes_of(option, snapshot))
         weights.append(shape.weight)
     return _compiled(needs, serving, weights, snapshot)
 
@@ -303,7 +303,7 @@ def need_of(option: RequestOption | None, cores: int, snapshot: Snapshot) -> Nee
     return Need(cores, taking(option, snapshot).units, max(option.source.wanted, 1))
 
 
-def _nodes_of(option: RequestOption | None, snapshot: Snapshot) -> Mask:
+def nodes_of(option: RequestOption | None, snapshot: Snapshot) -> Mask:
     """(N,) nodes with a device that suits; all nodes if none is asked for."""
     codes = np.maximum(snapshot.topology.order_codes, -1)
     if option is None:

@@ -8,7 +8,7 @@
 
 import numpy as np
 
-from kernels.fragmentation import NEVER, WHOLE, Machines, Need, Sequences, filled
+from kernels.fragmentation import WHOLE, Machines, Need, Sequences, filled
 from kernels.fragmentation import Demand as KernelDemand
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.policies import fragmentation
@@ -79,20 +79,12 @@ class ExpectedFill(fragmentation.Fgd, frozen=True, dict=True):
 
     name: str = "expected-fill"
 
-    def nodes(self, question: PolicyQuestion, among: Mask) -> Amounts | None:
-        """See `Policy.nodes`."""
-        need = fragmentation.need_in(question)
-        if need is None:
-            return self.partitions.nodes(question, among)
-        scores = fragmentation.scores_of(self.demand, question)
-        places = np.flatnonzero(among)
-        points = scores.of_nodes(need, places)
+    def _keys(self, need: Need, question: PolicyQuestion, among: Mask) -> Amounts:
+        found = super()._keys(need, question, among)
+        scores, places = fragmentation.scores_of(self.demand, question), np.flatnonzero(among)
         if need.count:
-            points = np.where(
-                points == NEVER, NEVER, points - scores.compiled.pressure[scores.compiled.model[places]]
-            )
-        found: Amounts = np.full(len(among), LAST, dtype=np.int64)
-        found[places] = np.where(points == NEVER, LAST, -points)
+            fits = places[found[places] != LAST]
+            found[fits] += scores.compiled.pressure[scores.compiled.model[fits]]
         chosen = self._chosen(scores, need, places[np.argsort(found[places], kind="stable")], question)
         if chosen is not None and found[chosen] != LAST:
             states = scores.nodes.of_node

@@ -15,16 +15,9 @@ from kernels.groups import distinct
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.policies import compiled_demand
+from reconciler.allocation.policies import policy as base
 from reconciler.allocation.policies.demand import Demand
 from reconciler.allocation.policies.least_loss import LeastLoss
-from reconciler.allocation.policies.policy import (
-    LAST,
-    UNKNOWN_CORES,
-    PodRoom,
-    Policy,
-    PolicyQuestion,
-    SetJudge,
-)
 from reconciler.state.caches import Cache, Recent
 from reconciler.state.devices.snapshot import Snapshot, Topology, View
 
@@ -86,11 +79,11 @@ class NodeStates:
         self._serial = -1
         self._trail: object = None
 
-    def follow(self, snapshot: Snapshot, pod: PodRoom | None) -> None:
+    def follow(self, snapshot: Snapshot, pod: base.PodRoom | None) -> None:
         """Update the states to a snapshot. The cost depends on the nodes that changed."""
         if len(self.states) > KEPT_STATES + len(self.rows):
             self._start_anew()
-        cores = np.full(len(self.rows), UNKNOWN_CORES, dtype=np.int64) if pod is None else pod.free
+        cores = np.full(len(self.rows), base.UNKNOWN_CORES, dtype=np.int64) if pod is None else pod.free
         changed: Mask = cores != self._cores
         self._cores = cores.copy()
         occupancy = snapshot.occupancy
@@ -148,7 +141,7 @@ class Scores:
         self._points: Recent[Need, Points] = Recent(NEEDS)
         self._states = self.nodes.states
 
-    def follow(self, snapshot: Snapshot, pod: PodRoom | None) -> None:
+    def follow(self, snapshot: Snapshot, pod: base.PodRoom | None) -> None:
         """Update the states of the nodes."""
         self.nodes.follow(snapshot, pod)
         if self.nodes.states is not self._states:
@@ -196,7 +189,7 @@ class Fgd(Struct, frozen=True, dict=True):
     name: str = "fgd"
 
     @cached_property
-    def partitions(self) -> Policy:
+    def partitions(self) -> base.Policy:
         """Orders claims of partitions."""
         return LeastLoss(self.demand, guarded=True)
 
@@ -205,27 +198,30 @@ class Fgd(Struct, frozen=True, dict=True):
         """See `Policy.digest`."""
         return self.demand.digest
 
-    def nodes(self, question: PolicyQuestion, among: Mask) -> Amounts | None:
+    def nodes(self, question: base.PolicyQuestion, among: Mask) -> Amounts | None:
         """See `Policy.nodes`."""
         need = need_in(question)
         if need is None:
             return self.partitions.nodes(question, among)
+        return self._keys(need, question, among)
+
+    def _keys(self, need: Need, question: base.PolicyQuestion, among: Mask) -> Amounts:
         places = np.flatnonzero(among)
-        found: Amounts = np.full(len(among), LAST, dtype=np.int64)
+        found: Amounts = np.full(len(among), base.LAST, dtype=np.int64)
         scored = scores_of(self.demand, question).of_nodes(need, places)
-        found[places] = np.where(scored == NEVER, LAST, -scored)
+        found[places] = np.where(scored == NEVER, base.LAST, -scored)
         return found
 
-    def devices(self, question: PolicyQuestion, candidates: Candidates, view: View) -> Rows | None:
+    def devices(self, question: base.PolicyQuestion, candidates: Candidates, view: View) -> Rows | None:
         """See `Policy.devices`."""
         return shared_device_first(self, question, candidates, view)
 
-    def sets(self, question: PolicyQuestion, view: View) -> SetJudge | None:
+    def sets(self, question: base.PolicyQuestion, view: View) -> base.SetJudge | None:
         """See `Policy.sets`. Whole and shared devices are judged one by one."""
         return self.partitions.sets(question, view) if need_in(question) is None else None
 
 
-def need_in(question: PolicyQuestion) -> Need | None:
+def need_in(question: base.PolicyQuestion) -> Need | None:
     """What the claims and their pod need; None for claims of partitions."""
     snapshot = question.snapshot
     option = compiled_demand.largest(question.parsed.slots, snapshot)
@@ -234,7 +230,7 @@ def need_in(question: PolicyQuestion) -> Need | None:
     return compiled_demand.need_of(option, question.pod.cores if question.pod is not None else 0, snapshot)
 
 
-def scores_of(demand: Demand, question: PolicyQuestion) -> Scores:
+def scores_of(demand: Demand, question: base.PolicyQuestion) -> Scores:
     """The scores at a snapshot."""
     snapshot = question.snapshot
     found = _SCORES.of(snapshot.topology).of(demand.digest, lambda: Scores(demand, snapshot))
@@ -243,7 +239,7 @@ def scores_of(demand: Demand, question: PolicyQuestion) -> Scores:
 
 
 def shared_device_first(
-    policy: Fgd, question: PolicyQuestion, candidates: Candidates, view: View
+    policy: Fgd, question: base.PolicyQuestion, candidates: Candidates, view: View
 ) -> Rows | None:
     """(n,) positions with the preferred shared device first; None if the order does not matter."""
     need, snapshot = need_in(question), question.snapshot

@@ -19,6 +19,7 @@ from reconciler.allocation.dra.consumption import Consumption
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption
 from reconciler.allocation.dra.state import State
 from reconciler.allocation.dra.static_match import match_in_fleet
+from reconciler.allocation.policies import policy as base
 from reconciler.allocation.policies.compiled_demand import (
     COUNTS,
     FULLNESS,
@@ -26,19 +27,12 @@ from reconciler.allocation.policies.compiled_demand import (
     SetLosses,
     Wanted,
     left_of_sets,
+    nodes_of,
     requests_of,
     size_of,
     sizes,
 )
 from reconciler.allocation.policies.demand import NO_DEMAND, Demand
-from reconciler.allocation.policies.policy import (
-    FARTHEST,
-    LAST,
-    PolicyQuestion,
-    SetJudge,
-    in_order,
-    node_keys,
-)
 from reconciler.state.caches import Cache, Recent, derived
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.snapshot import Snapshot, Topology, View
@@ -60,7 +54,7 @@ def guarded_keys(keys: Amounts, demand: Demand, snapshot: Snapshot) -> Amounts:
         return keys
     fullness = keys % FULLNESS
     found: Amounts = (keys // FULLNESS * pressing >> PARTS) * FULLNESS + fullness
-    return np.where(keys < FARTHEST, found, LAST)
+    return np.where(keys < base.FARTHEST, found, base.LAST)
 
 
 _PRESSING: Cache[Topology, Recent[str, tuple[object, Amounts | None]]] = Cache(
@@ -87,12 +81,13 @@ def pressure(demand: Demand, snapshot: Snapshot) -> Amounts:
 
     A shape that names several nodes presses on each the same, relative to the devices of all of them.
     """
-    size = _count(_first_rows(snapshot.fleet), snapshot)  # all that draw from one counter set are one device
+    codes = snapshot.fleet.codes["node"][_first_rows(snapshot.fleet)]
+    per_code = np.bincount(codes[codes >= 0], minlength=len(snapshot.fleet.vocabulary.nodes.values) + 1)
+    size: Amounts = per_code[np.maximum(snapshot.topology.order_codes, -1)].astype(np.int64)
     pressing, total = [], 0
     for shape in demand.shapes:
         for slot in shape.slots(snapshot):
-            suitable = match_in_fleet(slot.options[0], snapshot).suitable
-            nodes = _count(np.flatnonzero(suitable), snapshot) > 0
+            nodes = nodes_of(slot.options[0], snapshot)
             asked = shape.weight * size_of(slot.options[0], snapshot)
             total += asked
             if not (nodes | (size == 0)).all():
@@ -104,19 +99,12 @@ def pressure(demand: Demand, snapshot: Snapshot) -> Amounts:
     return found
 
 
-def _count(rows: Rows, snapshot: Snapshot) -> Amounts:
-    """(N,) how many of these rows belong to each node."""
-    codes = snapshot.fleet.codes["node"][rows]
-    size = len(snapshot.fleet.vocabulary.nodes.values)
-    per_code = np.bincount(codes[codes >= 0], minlength=size + 1)
-    at = snapshot.topology.order_codes
-    found: Amounts = np.where(at >= 0, per_code[np.maximum(at, 0)], 0).astype(np.int64)
-    return found
-
-
 @derived
 def _first_rows(fleet: Fleet) -> Rows:
-    """Rows that stand for a device each: those without counter sets, and the first of each set."""
+    """Rows that stand for a device each: those without counter sets, and the first of each set.
+
+    All that draw from one counter set are one device.
+    """
     if not fleet.sets.shape[1]:
         return np.arange(fleet.size)
     first = fleet.sets[:, 0]
@@ -294,18 +282,18 @@ class LeastLoss(Struct, frozen=True):
         """See `DevicePolicy.key`."""
         return self.name, self.demand.digest
 
-    def nodes(self, question: PolicyQuestion, among: Mask) -> Amounts | None:
+    def nodes(self, question: base.PolicyQuestion, among: Mask) -> Amounts | None:
         """See `Policy.nodes`."""
-        keys = node_keys(self, question, among)
+        keys = base.node_keys(self, question, among)
         if self.guarded and self.demand.shapes:
             return guarded_keys(keys, self.demand, question.snapshot)
         return keys
 
-    def devices(self, question: PolicyQuestion, candidates: Candidates, view: View) -> Rows | None:
+    def devices(self, question: base.PolicyQuestion, candidates: Candidates, view: View) -> Rows | None:
         """See `Policy.devices`."""
-        return in_order(self, candidates, view, question.snapshot)
+        return base.in_order(self, candidates, view, question.snapshot)
 
-    def sets(self, question: PolicyQuestion, view: View) -> SetJudge | None:
+    def sets(self, question: base.PolicyQuestion, view: View) -> base.SetJudge | None:
         """See `Policy.sets`."""
         wanted = _tables(self, question.snapshot).wanted
         return NodeLosses(wanted or None, view, question.snapshot)
@@ -331,11 +319,11 @@ class LeastLoss(Struct, frozen=True):
         groups = tables.of_groups(option, snapshot)
         if taken == 1 and not groups.options:
             return least
-        suits = least < LAST
+        suits = least < base.LAST
         found = np.where(suits, least, 0) * taken
         if groups.options:
             found += groups.losses(snapshot) * FULLNESS
-        return np.where(suits, found, LAST)
+        return np.where(suits, found, base.LAST)
 
 
 class _Tables:

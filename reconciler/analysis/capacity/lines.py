@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 
 from kernels.groups import distinct
 from kernels.types import Rows
-from reconciler.analysis.capacity.layout import families, family_sums
-from reconciler.analysis.capacity.measure import Measurement
+from reconciler.analysis.capacity.layout import FleetLayout, families, family_sums, fleet_layout
+from reconciler.analysis.capacity.measure import Measurement, Solver, measure
 from reconciler.analysis.capacity.use import groups_of, of_sets, physical_use
+from reconciler.state.devices.snapshot import Snapshot
 
 By = str
 """driver, pool, node, model or label=KEY"""
@@ -87,6 +88,20 @@ class _Parts(NamedTuple):
     """Driver, pool, node, group"""
     of_device: Rows
     of_set: Rows
+
+
+class Gauge:
+    """Measures one snapshot after another, and keeps what stays valid between them."""
+
+    def __init__(self, solver: Solver) -> None:
+        self._solver = solver
+        self._layout: FleetLayout | None = None
+
+    def lines(self, snapshot: Snapshot, by: By) -> list[Line]:
+        """Return the usage of the devices."""
+        if self._layout is None or self._layout.topology is not snapshot.topology:
+            self._layout = fleet_layout(snapshot.topology)
+        return lines(measure(self._layout, snapshot.occupancy, self._solver), by)
 
 
 def lines(measurement: Measurement, by: By) -> list[Line]:

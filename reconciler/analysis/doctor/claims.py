@@ -10,7 +10,7 @@ from msgspec import Struct
 from kernels.types import Mask
 from reconciler.analysis.capacity.use import held_under_taint
 from reconciler.analysis.doctor import findings
-from reconciler.analysis.doctor.findings import DoctorInput, Finding, shortened
+from reconciler.analysis.doctor.findings import DoctorInput, Finding
 from reconciler.analysis.doctor.manifests import nested
 from reconciler.analysis.doctor.slices import is_complete, newest
 from reconciler.api.manifests.bundle import Entry
@@ -33,6 +33,7 @@ from reconciler.cel.program import CelRefused, Selector, compile_selector
 from reconciler.cel.reading import read
 from reconciler.cel.reads import Part, inline, reads
 from reconciler.cel.refusals import REFUSES
+from reconciler.errors import shortened
 from reconciler.state.devices.exclusion_modes import modes
 from reconciler.state.pods.groups import PodGroups
 

@@ -8,11 +8,12 @@ from msgspec import Struct
 from kernels.groups import distinct
 from kernels.types import Mask, Rows
 from reconciler.analysis.doctor import findings
-from reconciler.analysis.doctor.findings import DoctorInput, Finding, shortened
+from reconciler.analysis.doctor.findings import DoctorInput, Finding
 from reconciler.analysis.doctor.slices import by_generation
 from reconciler.api.objects.similar_names import suggestion
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.versions.extensions import ANNOTATION, COMPATIBLE_ONLY_WITH, FIELD, conflicts
+from reconciler.errors import shortened
 from reconciler.state.devices.exclusion import Exclusion
 from reconciler.state.devices.exclusion_modes import across_sets
 

@@ -58,13 +58,6 @@ class Rule(Struct, frozen=True):
         return self.finding_at(entry.origin, subject_of(entry.raw), field, what)
 
 
-def shortened(names: Iterable[str], limit: int = 3) -> str:
-    """The first names, and the number of the others."""
-    found = list(names)
-    more = f" and {len(found) - limit} more" if len(found) > limit else ""
-    return ", ".join(found[:limit]) + more
-
-
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 
 UNREADABLE: Final = Rule(

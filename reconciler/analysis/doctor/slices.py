@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from kernels.types import Amounts
 from reconciler.analysis.doctor import findings
-from reconciler.analysis.doctor.findings import DoctorInput, Finding, Slices, shortened
+from reconciler.analysis.doctor.findings import DoctorInput, Finding, Slices
 from reconciler.api.manifests.bundle import Entry
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Node
@@ -20,7 +20,7 @@ from reconciler.api.objects.quantity import ZERO, Quantity
 from reconciler.api.objects.selectors import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from reconciler.api.objects.similar_names import suggestion
 from reconciler.api.objects.slices import CounterConsumption, ResourceSlice
-from reconciler.errors import Rejected
+from reconciler.errors import Rejected, shortened
 
 
 def generations(slices: Slices) -> dict[int, Slices]:

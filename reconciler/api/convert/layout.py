@@ -14,13 +14,7 @@ from msgspec import Struct
 
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.validation import fields
-from reconciler.api.versions.consumption import (
-    CounterLimit,
-    connected,
-    drop_redundant,
-    pack,
-    source_of_counter,
-)
+from reconciler.api.versions import consumption
 from reconciler.api.versions.shapes import Raw, mapping, mappings
 
 _WORDS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[a-z])(?=[0-9])")
@@ -142,7 +136,7 @@ def fit_counter_sets(sets: Sequence[CounterSet], devices: Sequence[Raw], *, comp
         if why:
             lost |= dict.fromkeys(members, why)
             continue
-        packed = pack(_groups(joined, members), size=MAX_COUNTERS, most=MAX_SETS)
+        packed = consumption.pack(_groups(joined, members), size=MAX_COUNTERS, most=MAX_SETS)
         for device, count in packed.too_many.items():
             lost[device] = f"it needs {count} counter sets of {MAX_COUNTERS} counters; {MAX_SETS} are allowed"
         first = joined[0]
@@ -169,7 +163,7 @@ def _joined(sets: Sequence[CounterSet], draws: Mapping[str, Sequence[Raw]]) -> l
     together = [
         [name for draw in drawn if (name := draw.get("counterSet")) in by_name] for drawn in draws.values()
     ]
-    return [[by_name[name] for name in names] for names in connected(by_name, together)]
+    return [[by_name[name] for name in names] for names in consumption.connected(by_name, together)]
 
 
 def _within(sets: Sequence[CounterSet], members: Mapping[str, Sequence[Raw]]) -> bool:
@@ -179,9 +173,11 @@ def _within(sets: Sequence[CounterSet], members: Mapping[str, Sequence[Raw]]) ->
     )
 
 
-def _groups(sets: Sequence[CounterSet], members: Mapping[str, Sequence[Raw]]) -> Iterator[list[CounterLimit]]:
+def _groups(
+    sets: Sequence[CounterSet], members: Mapping[str, Sequence[Raw]]
+) -> Iterator[list[consumption.CounterLimit]]:
     """The counters without redundant ones, grouped by source."""
-    of_set: dict[str, list[CounterLimit]] = {}
+    of_set: dict[str, list[consumption.CounterLimit]] = {}
     set_of: dict[int, str] = {}
     for counters in sets:
         for name, total in counters.counters.items():
@@ -189,11 +185,15 @@ def _groups(sets: Sequence[CounterSet], members: Mapping[str, Sequence[Raw]]) ->
             draws = {device: amount for device, amount in amounts.items() if amount.nanos}
             # Sets that are merged may have counters with the same name.
             spelled = name if len(sets) == 1 else f"{counters.name}:{name}"
-            tally = CounterLimit(spelled, Quantity.parse(str(total)), draws)
+            tally = consumption.CounterLimit(spelled, Quantity.parse(str(total)), draws)
             of_set.setdefault(counters.name, []).append(tally)
             set_of[id(tally)] = counters.name
-    folded = drop_redundant([tally for tallies in of_set.values() for tally in tallies if tally.draws])
-    for _, tallies in groupby(folded, key=lambda tally: (set_of[id(tally)], source_of_counter(tally.name))):
+    folded = consumption.drop_redundant(
+        [tally for tallies in of_set.values() for tally in tallies if tally.draws]
+    )
+    for _, tallies in groupby(
+        folded, key=lambda tally: (set_of[id(tally)], consumption.source_of_counter(tally.name))
+    ):
         yield list(tallies)
 
 
@@ -205,7 +205,7 @@ def _amount(drawn: Sequence[Raw], counter_set: str, counter: str) -> Quantity:
     return found
 
 
-def _drawn(device: str, sets: Mapping[str, Sequence[CounterLimit]]) -> Iterator[Raw]:
+def _drawn(device: str, sets: Mapping[str, Sequence[consumption.CounterLimit]]) -> Iterator[Raw]:
     for name, tallies in sets.items():
         counters = {t.name: {"value": str(t.draws[device])} for t in tallies if device in t.draws}
         if counters:

@@ -10,7 +10,7 @@ from copy import deepcopy
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from reconciler.api.migrate.special_claims import IMPLICIT, MOST, Resources, Wanted
+from reconciler.api.migrate.special_claims import ALWAYS, IMPLICIT, MOST, Resources, Wanted, shared_requests
 from reconciler.api.objects.core import GATE
 from reconciler.api.objects.quantity import NANO, Quantity
 from reconciler.api.validation.pods import is_counted
@@ -170,34 +170,18 @@ def rewrite(
 
 def _entries(
     wanted: Wanted, counts: Sequence[int], inits: Sequence[Json], mains: Sequence[Json], taken: set[str]
-) -> Iterator[_Entry]:
+) -> Iterable[_Entry]:
     """The claims for one resource. Adds them to the containers that use them, and their names to `taken`."""
     containers = [*inits, *mains]
-    own: dict[int, _Entry] = {}
-    for at, count in enumerate(counts):
-        lasting = at >= len(inits) or containers[at].get("restartPolicy") == "Always"
-        if count and lasting:
-            entry = _Entry(_name(f"{containers[at]['name']}-{wanted.label}", taken), Template(wanted, count))
-            own[at] = entry
-            _use(containers[at], entry)
-            yield entry
-    lacking: list[tuple[int, Json]] = []
-    for at, count in enumerate(counts[: len(inits)]):
-        if count and at not in own:
-            left = count
-            for later, entry in own.items():
-                if later > at and left > 0:
-                    _use(containers[at], entry)
-                    left -= entry.template.devices
-            if left > 0:
-                lacking.append((left, containers[at]))
-    if lacking:
-        # They run one after another, so that one claim serves all of them.
-        most = max(count for count, _ in lacking)
-        entry = _Entry(_name(f"init-{wanted.label}", taken), Template(wanted, most))
-        for _, container in lacking:
-            _use(container, entry)
-        yield entry
+    ending = [at for at, one in enumerate(inits) if one.get("restartPolicy") != ALWAYS]
+    made, uses = shared_requests(counts, ending)
+    entries: dict[int, _Entry] = {}
+    for at, count in made.items():
+        user = "init" if at in ending else containers[at]["name"]
+        entries[at] = _Entry(_name(f"{user}-{wanted.label}", taken), Template(wanted, count))
+    for at, of in uses:
+        _use(containers[at], entries[of])
+    return entries.values()
 
 
 def _requests(container: Mapping[str, Any], resources: Resources, where: str) -> dict[str, int]:

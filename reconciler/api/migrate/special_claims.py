@@ -3,7 +3,7 @@ extended resources of a pod.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -160,15 +160,16 @@ def read_map(path: Path | None) -> Mapping[str, Any] | None:
     return found if isinstance(found, dict) else {}
 
 
-_ALWAYS = "Always"
+ALWAYS = "Always"
 
 
 def served_by_classes(pod: Pod, classes: Mapping[str, Any]) -> dict[str, str]:
     """Extended resource that a pod requests -> the class that serves it (EXT-1). `classes` are by name."""
     if not pod.may_ask_for_extended_resources:
         return {}
-    containers = (*pod.spec.init_containers, *pod.spec.containers)
-    wanted = {name for one in containers for name in _asked(one) if "/" in name and _devices(one, name)}
+    wanted = {
+        name for one in pod.spec.all_containers for name in _asked(one) if "/" in name and _devices(one, name)
+    }
     found = class_by_resource(classes.values())
     found |= {f"{IMPLICIT}{name}": name for name in classes}
     return {name: found[name] for name in sorted(wanted) if name in found}
@@ -205,10 +206,9 @@ def is_special(claim: Mapping[str, Any]) -> bool:
 
 def request_mappings(pod: Pod, served: Iterable[str]) -> list[dict[str, str]]:
     """Which request of the special claim is for which container, as the status of the pod says it."""
-    containers = (*pod.spec.init_containers, *pod.spec.containers)
     return [
         {
-            "containerName": containers[user].name,
+            "containerName": pod.spec.all_containers[user].name,
             "resourceName": resource,
             "requestName": _name(pod, at, resource),
         }
@@ -218,19 +218,25 @@ def request_mappings(pod: Pod, served: Iterable[str]) -> list[dict[str, str]]:
 
 
 def requests_for(pod: Pod, resource: str) -> tuple[dict[int, int], list[tuple[int, int]]]:
+    """See `shared_requests`."""
+    counts = [_devices(one, resource) for one in pod.spec.all_containers]
+    ending = [at for at, one in enumerate(pod.spec.init_containers) if one.restart_policy != ALWAYS]
+    return shared_requests(counts, ending)
+
+
+def shared_requests(
+    counts: Sequence[int], ending: Sequence[int]
+) -> tuple[dict[int, int], list[tuple[int, int]]]:
     """Container -> devices of the request that is named after it, and pairs of a container and a container
-    whose request it uses (EXT-3).
+    whose request it uses (EXT-3). `counts` are the devices of each container.
 
     Init containers that end use what containers after them need anyway, and only one request for the rest.
     """
-    containers = (*pod.spec.init_containers, *pod.spec.containers)
-    counts = {at: _devices(one, resource) for at, one in enumerate(containers)}
-    ending = {at for at in range(len(pod.spec.init_containers)) if containers[at].restart_policy != _ALWAYS}
-    made = {at: count for at, count in counts.items() if count and at not in ending}
+    made = {at: count for at, count in enumerate(counts) if count and at not in ending}
     uses = [(at, at) for at in made]
     lacking: dict[int, int] = {}
     brief: list[tuple[int, int]] = []
-    for at in sorted(at for at in ending if counts[at]):
+    for at in ending:
         left = counts[at]
         for later, count in made.items():
             if later > at and left > 0:
@@ -267,7 +273,7 @@ def special_name(pod: Pod) -> str:
 
 
 def _name(pod: Pod, at: int, resource: str) -> str:
-    container = (*pod.spec.init_containers, *pod.spec.containers)[at]
+    container = pod.spec.all_containers[at]
     return f"container-{at}-request-{sorted(_asked(container)).index(resource)}"
 
 

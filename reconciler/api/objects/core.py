@@ -1,6 +1,6 @@
 """Node, Pod, Namespace, ConfigMap and PodDisruptionBudget: the fields that an allocation depends on."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache, cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -236,6 +236,11 @@ class PodSpec(Model):
     volumes: Volumes = ()
     """Only those that may decide where the pod runs"""
 
+    @property
+    def all_containers(self) -> tuple[Container, ...]:
+        """The init containers, then the others."""
+        return (*self.init_containers, *self.containers)
+
 
 class PodResourceClaimStatus(Model):
     """The claim made from a template for one entry of a pod."""
@@ -349,16 +354,21 @@ class Pod(ApiObject):
 
         An entry whose template needed no claim is omitted (SCHED-2).
         """
-        made = {status.name: status for status in self.status.resource_claim_statuses}
-        names: dict[str, str | None] = {}
-        for entry in self.spec.resource_claims:
-            if entry.resource_claim_name is not None:
-                names[entry.name] = entry.resource_claim_name
-            elif entry.name not in made:
-                names[entry.name] = None
-            elif made[entry.name].resource_claim_name is not None:
-                names[entry.name] = made[entry.name].resource_claim_name
-        return names
+        return names_of_claims(self.spec.resource_claims, self.status.resource_claim_statuses)
+
+
+def names_of_claims(
+    entries: Iterable[PodResourceClaim], statuses: Iterable[PodResourceClaimStatus]
+) -> dict[str, str | None]:
+    """See `Pod.claim_names`."""
+    made = {status.name: status.resource_claim_name for status in statuses}
+    names: dict[str, str | None] = {}
+    for entry in entries:
+        own = entry.resource_claim_name
+        name = own if own is not None else made.get(entry.name)
+        if name is not None or entry.name not in made:
+            names[entry.name] = name
+    return names
 
 
 class Namespace(ApiObject):

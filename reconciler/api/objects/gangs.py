@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 from msgspec import Struct
 from pydantic import Field
 
-from reconciler.api.objects.core import GATE, Pod, PodResourceClaim, PodResourceClaimStatus
+from reconciler.api.objects.core import GATE, Pod, PodResourceClaim, PodResourceClaimStatus, names_of_claims
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.objects.model import Int, Model, Str, Tuple
 from reconciler.api.objects.pinning import Operation, pin
@@ -277,13 +277,9 @@ def annotated_rules(pod: Pod) -> GangRules:
     subject, annotations = f"Pod {pod.key}", pod.metadata.annotations
     text = annotations.get(SIZE)
     if text is None:
-        raise Malformed(subject, f"metadata.annotations[{SIZE}]", "is missing; set it to the number of pods")
+        raise _malformed(subject, SIZE, "is missing; set it to the number of pods")
     if not (text.isascii() and text.isdecimal() and 1 <= int(text) <= MAX_SIZE):
-        raise Malformed(
-            subject,
-            f"metadata.annotations[{SIZE}]",
-            f"{text!r} is not a number of pods from 1 to {MAX_SIZE}",
-        )
+        raise _malformed(subject, SIZE, f"{text!r} is not a number of pods from 1 to {MAX_SIZE}")
     return GangRules(int(text), _tiers(annotations.get(TOPOLOGY, ""), subject))
 
 
@@ -293,19 +289,15 @@ def _tiers(text: str, subject: str) -> tuple[Tier, ...]:
     for part in filter(None, (part.strip() for part in text.split(","))):
         key, _, how = part.partition("=")
         if not key or how not in ("", "required", "preferred"):
-            raise Malformed(
-                subject,
-                f"metadata.annotations[{TOPOLOGY}]",
-                f"{part!r} is not KEY, KEY=required or KEY=preferred",
-            )
+            raise _malformed(subject, TOPOLOGY, f"{part!r} is not KEY, KEY=required or KEY=preferred")
         tiers.append(Tier(key, required=how != "preferred"))
     if len(tiers) > MAX_TIERS:
-        raise Malformed(
-            subject,
-            f"metadata.annotations[{TOPOLOGY}]",
-            f"has {len(tiers)} keys; the maximum is {MAX_TIERS}",
-        )
+        raise _malformed(subject, TOPOLOGY, f"has {len(tiers)} keys; the maximum is {MAX_TIERS}")
     return tuple(tiers)
+
+
+def _malformed(subject: str, annotation: str, what: str) -> Malformed:
+    return Malformed(subject, f"metadata.annotations[{annotation}]", what)
 
 
 def group_claims(pod: Pod, group: PodGroup) -> dict[str, str | None]:
@@ -315,18 +307,8 @@ def group_claims(pod: Pod, group: PodGroup) -> dict[str, str | None]:
     a template does not exist; an entry whose template needed no claim is omitted (SCHED-2).
     """
     of_group = set(group.spec.resource_claims)
-    made = {status.name: status.resource_claim_name for status in group.status.resource_claim_statuses}
-    names: dict[str, str | None] = {}
-    for entry in pod.spec.resource_claims:
-        if entry not in of_group:
-            continue
-        if entry.resource_claim_name is not None:
-            names[entry.name] = entry.resource_claim_name
-        elif entry.name not in made:
-            names[entry.name] = None
-        elif made[entry.name] is not None:
-            names[entry.name] = made[entry.name]
-    return names
+    entries = (entry for entry in pod.spec.resource_claims if entry in of_group)
+    return names_of_claims(entries, group.status.resource_claim_statuses)
 
 
 def unmade_claims(rules: Semantics) -> str:

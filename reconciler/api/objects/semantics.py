@@ -1,11 +1,12 @@
 """The Kubernetes release whose rules apply, and its feature gates that are on."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeVar
 
 from reconciler.errors import Rejected
 
+T = TypeVar("T")
 Release = Literal["1.36", "1.37"]
 NEWEST_MINOR = 37
 """The newest release of Kubernetes 1 whose defaults are known"""
@@ -156,21 +157,19 @@ def with_gates(text: str, *, lacking: frozenset[str] = frozenset()) -> frozenset
 
 def with_group_modes(modes: Iterable[str]) -> frozenset[tuple[str, GroupMode]]:
     """Parse `DRIVER=MODE` texts; the last of each driver wins. Raises Rejected for an unknown mode."""
-    found: dict[str, GroupMode] = {}
-    for text in modes:
-        driver, _, mode = text.rpartition("=")
-        if not driver or mode not in ("kep-5963", "pairwise"):
-            raise Rejected(f"group mode {text!r}: write DRIVER=kep-5963 or DRIVER=pairwise")
-        found[driver] = "pairwise" if mode == "pairwise" else "kep-5963"
-    return frozenset(found.items())
+    return _by_driver(modes, "group mode", {"kep-5963": "kep-5963", "pairwise": "pairwise"})
 
 
 def with_exclusion_scopes(scopes: Iterable[str]) -> frozenset[tuple[str, ExclusionScope]]:
     """Parse `DRIVER=SCOPE` texts; the last of each driver wins. Raises Rejected for an unknown scope."""
-    found: dict[str, ExclusionScope] = {}
-    for text in scopes:
-        driver, _, scope = text.rpartition("=")
-        if not driver or scope not in ("counter-set", "pool"):
-            raise Rejected(f"exclusion scope {text!r}: write DRIVER=pool or DRIVER=counter-set")
-        found[driver] = "pool" if scope == "pool" else "counter-set"
+    return _by_driver(scopes, "exclusion scope", {"pool": "pool", "counter-set": "counter-set"})
+
+
+def _by_driver(texts: Iterable[str], what: str, words: Mapping[str, T]) -> frozenset[tuple[str, T]]:
+    found: dict[str, T] = {}
+    for text in texts:
+        driver, _, word = text.rpartition("=")
+        if not driver or word not in words:
+            raise Rejected(f"{what} {text!r}: write {' or '.join(f'DRIVER={one}' for one in words)}")
+        found[driver] = words[word]
     return frozenset(found.items())

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.errors import shortened
 
 SHOWN = 3
 """Names in one message"""
@@ -44,5 +45,4 @@ def _meant(names: list[str]) -> str:
 
 
 def _list(names: list[str], noun: str) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return f"; known {noun} ({len(names)}): {', '.join(names[:SHOWN]) or 'none'}{more}"
+    return f"; known {noun} ({len(names)}): {shortened(names, SHOWN) or 'none'}"

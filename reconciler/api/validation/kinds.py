@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from reconciler.api.objects.claims import INLINE
 from reconciler.api.validation.bodies import bad_request
 from reconciler.api.validation.fields import Cause, Field
-from reconciler.api.versions.shapes import Json, each, inside
+from reconciler.api.versions.shapes import Change, Json, each, inside
 
 Schema = Mapping[str, Any]
 
@@ -283,19 +283,20 @@ def _request_up(request: Object) -> Object:
     return {**rest, "exactly": inline}
 
 
-def _request_down(request: Object) -> Object:
-    exactly = request.get("exactly")
-    if not isinstance(exactly, dict):
-        return request
-    return {**{key: value for key, value in request.items() if key != "exactly"}, **exactly}
+def _lifted(field: str) -> Change:
+    """The fields of an object take its place. Without the object, nothing changes."""
+
+    def change(thing: Object) -> Object:
+        inner = thing.get(field)
+        if not isinstance(inner, dict):
+            return thing
+        return {**{key: value for key, value in thing.items() if key != field}, **inner}
+
+    return change
 
 
-def _device_up(device: Object) -> Object:
-    """VER-2: all fields except the name are under `basic`. A device without it stays empty."""
-    basic = device.get("basic")
-    if not isinstance(basic, dict):
-        return device
-    return {**{key: value for key, value in device.items() if key != "basic"}, **basic}
+_device_up = _lifted("basic")
+"""VER-2: all fields except the name are under `basic`. A device without it stays empty."""
 
 
 def _device_down(device: Object) -> Object:
@@ -315,7 +316,7 @@ def _renamed(names: dict[str, str]) -> Callable[[Object], Object]:
 
 CLAIM_V1BETA1 = Conversion(
     inside(("spec", "devices"), each("requests", _request_up)),
-    inside(("spec", "devices"), each("requests", _request_down)),
+    inside(("spec", "devices"), each("requests", _lifted("exactly"))),
 )
 TEMPLATE_V1BETA1 = Conversion(
     inside(("spec",), CLAIM_V1BETA1.up),

@@ -1,6 +1,6 @@
 """PodGroups and Workloads: validation at creation, and of the few updates that are allowed."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from reconciler.api.validation.bodies import same
@@ -41,9 +41,7 @@ def check_composite_group(root: Field, review: Review) -> None:
     if not spec["workloadRef"].present:
         spec["workloadRef"].required()
     old = review.old.get("spec") or {} if review.old is not None else spec.object()
-    for key in sorted({*spec.object(), *old}):
-        if not same(spec[key].value, old.get(key)):
-            spec[key].invalid(_IMMUTABLE)
+    _check_kept(spec, old, sorted({*spec.object(), *old}))
 
 
 def check_workload(root: Field, review: Review) -> None:
@@ -114,11 +112,15 @@ def _check_one_of(union: Field, *members: str) -> None:
         union.invalid(f"must specify exactly one of: {words}")
 
 
-def _check_changes(spec: Field, old: Mapping[str, Any], besides: tuple[str, ...] = ()) -> None:
-    """Check that nothing but the least number of a gang has changed. `besides` are checked elsewhere."""
-    for key in sorted({*spec.object(), *old} - {"schedulingPolicy", *besides}):
+def _check_kept(spec: Field, old: Mapping[str, Any], keys: Iterable[str]) -> None:
+    for key in keys:
         if not same(spec[key].value, old.get(key)):
             spec[key].invalid(_IMMUTABLE)
+
+
+def _check_changes(spec: Field, old: Mapping[str, Any], besides: tuple[str, ...] = ()) -> None:
+    """Check that nothing but the least number of a gang has changed. `besides` are checked elsewhere."""
+    _check_kept(spec, old, sorted({*spec.object(), *old} - {"schedulingPolicy", *besides}))
     before = old.get("schedulingPolicy") or {}
     for member in ("basic", "gang"):
         if spec["schedulingPolicy"][member].present != (before.get(member) is not None):
@@ -127,9 +129,7 @@ def _check_changes(spec: Field, old: Mapping[str, Any], besides: tuple[str, ...]
 
 
 def _check_templates_kept(spec: Field, old: Mapping[str, Any], fixed: tuple[str, ...]) -> None:
-    for key in fixed:
-        if not same(spec[key].value, old.get(key)):
-            spec[key].invalid(_IMMUTABLE)
+    _check_kept(spec, old, fixed)
     for kind in _TEMPLATES:
         before = {one.get("name"): one for one in old.get(kind) or ()}
         now = spec[kind].items()

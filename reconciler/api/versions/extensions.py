@@ -172,13 +172,7 @@ def with_trees(raw: Raw, subject: str) -> Raw:
         for name, fields in extras.items()
         if (kept := {key: value for key, value in fields.items() if key not in _TREE})
     }
-    metadata = dict(raw["metadata"])
-    annotations = dict(mapping(metadata.get("annotations")))
-    annotations.pop(ANNOTATION, None)
-    if rest:
-        annotations[ANNOTATION] = json.dumps(rest, separators=(",", ":"))
-    spec = {**raw["spec"], "devices": devices}
-    return {**raw, "metadata": {**metadata, "annotations": annotations}, "spec": spec}
+    return _annotated(raw, rest, devices)
 
 
 def _composite(device: Raw, fields: Raw) -> Raw:
@@ -228,10 +222,17 @@ def with_annotation(raw: Raw) -> Raw:
         made.append(_without(merged) if isinstance(merged, dict) else merged)
     if not extras:
         return raw
+    return _annotated(raw, extras, made)
+
+
+def _annotated(raw: Raw, extras: Mapping[str, Any], devices: list[Raw]) -> Raw:
+    """A slice with other devices, and other fields in its annotation."""
     metadata = mapping(raw.get("metadata"))
-    text = json.dumps(extras, separators=(",", ":"))
-    annotations = {**mapping(metadata.get("annotations")), ANNOTATION: text}
-    spec = {**raw["spec"], "devices": made}
+    annotations = dict(mapping(metadata.get("annotations")))
+    annotations.pop(ANNOTATION, None)
+    if extras:
+        annotations[ANNOTATION] = json.dumps(extras, separators=(",", ":"))
+    spec = {**raw["spec"], "devices": devices}
     return {**raw, "metadata": {**metadata, "annotations": annotations}, "spec": spec}
 
 

@@ -13,6 +13,7 @@ from reconciler.api.validation.fields import is_dns_label, is_key
 from reconciler.api.versions.kinds import KINDS
 from reconciler.api.versions.shapes import Raw, mapping, mappings, with_requests
 from reconciler.api.versions.v1beta1 import BASIC
+from reconciler.errors import shortened
 
 
 def invalid_names(spec: Raw) -> Iterator[str]:
@@ -29,8 +30,7 @@ def invalid_names(spec: Raw) -> Iterator[str]:
 def _line(kind: str, names: Iterable[str]) -> Iterator[str]:
     found = list(dict.fromkeys(names))
     if found:
-        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        yield f"{kind} {found[0]}{more}: invalid name; `dra-reconciler convert` fixes it"
+        yield f"{kind} {shortened(found, 1)}: invalid name; `dra-reconciler convert` fixes it"
 
 
 Warn = Callable[[str], None]

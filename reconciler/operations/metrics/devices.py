@@ -3,7 +3,6 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from functools import partial
 from typing import TypeVar
 from weakref import ref
 
@@ -11,10 +10,10 @@ import numpy as np
 from msgspec import Struct
 
 from kernels.types import Codes, Mask, Rows
-from reconciler.aio.tasks import ShouldContinue, WorkerThread
-from reconciler.analysis.capacity.layout import FleetLayout, fleet_layout, tainted_devices
-from reconciler.analysis.capacity.lines import Line, lines
-from reconciler.analysis.capacity.measure import Solver, measure
+from reconciler.aio.tasks import WorkerThread
+from reconciler.analysis.capacity.layout import tainted_devices
+from reconciler.analysis.capacity.lines import Gauge, Line
+from reconciler.analysis.capacity.measure import Solver
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
@@ -200,8 +199,7 @@ class ProfileFits:
         self._snapshot = snapshot
         self._ready = ready
         self._worker = WorkerThread("profile fits")
-        self._solver = Solver()
-        self._layout: FleetLayout | None = None
+        self._gauge = Gauge(Solver())
         self._version = -1
         self.lines: list[Line] = []
         """One per driver, for the drivers with most devices"""
@@ -213,7 +211,7 @@ class ProfileFits:
         snapshot = self._snapshot()
         if snapshot.version == self._version:
             return
-        found = await self._worker.run(partial(self._measured, snapshot))
+        found = await self._worker.run(lambda _: self._gauge.lines(snapshot, "driver"))
         self._version = snapshot.version
         self.lines = sorted(found, key=lambda line: (-line.devices, line.driver))[:MAX_DRIVERS]
 
@@ -245,11 +243,6 @@ class ProfileFits:
     def use(self) -> _Series:
         """Driver -> the share of its physical devices that is held."""
         return (((line.driver,), line.use) for line in self.lines)
-
-    def _measured(self, snapshot: Snapshot, _: ShouldContinue) -> list[Line]:
-        if self._layout is None or self._layout.topology is not snapshot.topology:
-            self._layout = fleet_layout(snapshot.topology)
-        return lines(measure(self._layout, snapshot.occupancy, self._solver), "driver")
 
 
 def profile_readings(fits: ProfileFits) -> list[Reading]:

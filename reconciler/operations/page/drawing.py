@@ -6,6 +6,7 @@ from hashlib import sha256
 from msgspec import Struct, field
 
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.errors import shortened
 from reconciler.operations.page.charts import Run, Scene, ShownDevice, Slots, lanes, runs
 from reconciler.operations.page.query import shown
 
@@ -254,9 +255,8 @@ def about(device: ShownDevice) -> str:
     parts = [f"{name} ({shown(device.profile)})" if device.profile else name]
     match device.state:
         case "held" | "shared":
-            who = ", ".join(shown(str(claim)) for claim in device.claims[:4])
-            more = f" and {len(device.claims) - 4} more" if len(device.claims) > 4 else ""
-            parts.append(f"{'held' if device.state == 'held' else 'shared'} by {who}{more}")
+            who = shortened([shown(str(claim)) for claim in device.claims], 4)
+            parts.append(f"{'held' if device.state == 'held' else 'shared'} by {who}")
             parts += [f"{amount} {shown(key)} consumed" for key, amount in device.consumed]
         case "allocatable":
             parts.append("free")

@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from msgspec import Struct
 
 from kernels.types import Codes, Rows
 from reconciler.analysis.capacity import use as usage
@@ -72,22 +71,6 @@ def troubles(
     return Troubles(*(np.bincount(one, minlength=size) for one in groups))
 
 
-class Cell(Struct, frozen=True):
-    """A group of devices."""
-
-    name: str
-    url: str
-    """Opens it; closes it if it is open"""
-    level: int
-    """Position in LEVELS"""
-    use: int
-    """Percent"""
-    about: str
-    """In words"""
-    trouble: str
-    is_open: bool
-
-
 class HeatPanel(Panel, part="heat", area="top", title="Heat map"):
     """Filters do not change it, but it keeps them."""
 
@@ -97,7 +80,7 @@ class HeatPanel(Panel, part="heat", area="top", title="Heat map"):
         snapshot = self.sources.snapshot()
         by = usage.chosen(query.by, snapshot.topology)
         used, groups = use_of(snapshot), usage.groups_of(by, snapshot.topology)
-        cells = sorted(_cells(query, by, snapshot, used, groups), key=lambda cell: _natural(cell.name))
+        cells = sorted(_cells(query, by, snapshot, used, groups), key=lambda cell: _natural(cell["name"]))
         values: dict[str, object] = {
             "ready": True,
             "by": title(by),
@@ -108,7 +91,7 @@ class HeatPanel(Panel, part="heat", area="top", title="Heat map"):
             "cells": cells[:MOST_CELLS],
             "hidden": len(cells[MOST_CELLS:]),
             "levels": LEVELS,
-            "open": next((cell for cell in cells if cell.is_open), None),
+            "open": next((cell for cell in cells if cell["is_open"]), None),
             "states": _states(query, snapshot) if query.cell else (),
             "physical": len(used.use),
             "full": int(used.full.sum()),
@@ -123,7 +106,8 @@ def title(by: str) -> str:
 
 def _cells(
     query: Query, by: str, snapshot: Snapshot, used: usage.PhysicalUse, groups: usage.Groups
-) -> Iterator[Cell]:
+) -> Iterator[dict[str, Any]]:
+    """The groups of devices for the template."""
     size, fleet = len(groups.names), snapshot.fleet
     of = used.of(usage.of_sets(groups.of, fleet), groups.of)
     physical, full, use = (
@@ -142,15 +126,15 @@ def _cells(
         is_open = query.cell == key
         percent = int(part[at] * 100)
         about = f"use {percent} %, {int(full[at])} of {int(physical[at])} physical devices full"
-        yield Cell(
-            name=shown(name) or f"no {title(by)}",
-            url=query.narrowed(at="heat", by=by, cell="" if is_open else key),
-            level=levels[at],
-            use=percent,
-            about=f"{about}, {int(devices[at])} devices",
-            trouble=trouble,
-            is_open=is_open,
-        )
+        yield {
+            "name": shown(name) or f"no {title(by)}",
+            "url": query.narrowed(at="heat", by=by, cell="" if is_open else key),
+            "level": levels[at],
+            "use": percent,
+            "about": f"{about}, {int(devices[at])} devices",
+            "trouble": trouble,
+            "is_open": is_open,
+        }
 
 
 def _levels(part: np.ndarray, full: np.ndarray, physical: np.ndarray) -> Codes:
@@ -180,35 +164,27 @@ class FleetPanel(Panel, part="fleet", area="who", title="Fleet"):
         badge = ""
         if values["ready"]:
             await self.sources.capacity.refresh()
-            rows = driver_rows(self.sources.capacity.holdings, query)
+            rows = list(_drivers(self.sources.capacity.holdings, query))
             values["drivers"] = rows
-            badge = str(sum(row.total for row in rows))
+            badge = str(sum(row["total"] for row in rows))
         return [self.renderer.part(self.id, "fleet.html", values, badge=badge)]
 
 
 BAR = 200.0
 
 
-class DriverRow(Struct, frozen=True):
-    """A driver in the table."""
-
-    name: str
-    url: str
-    counts: tuple[int, ...]
-    """By state, in the order of STATES"""
-    total: int
-    bar: tuple[tuple[str, float, float], ...]
-    """State, start and length"""
-
-
-def driver_rows(holdings: Holdings, query: Query) -> list[DriverRow]:
-    """A row for each driver."""
-    made = []
+def _drivers(holdings: Holdings, query: Query) -> Iterator[dict[str, Any]]:
+    """A row for each driver; its counts are in the order of STATES."""
     for driver, states in holdings.devices.items():
         counts = tuple(states.get(state, 0) for state in STATES)
         url = "" if driver == OTHER else query.narrowed(driver=driver)
-        made.append(DriverRow(shown(driver), url, counts, sum(counts), bar(counts)))
-    return made
+        yield {
+            "name": shown(driver),
+            "url": url,
+            "counts": counts,
+            "total": sum(counts),
+            "bar": bar(counts),
+        }
 
 
 def bar(counts: Sequence[int], states: Sequence[str] = STATES) -> tuple[tuple[str, float, float], ...]:
@@ -225,49 +201,19 @@ class NodesPanel(Panel, part="nodes", area="lists", title="Nodes"):
     """A table of nodes, those with trouble first, then the busiest."""
 
     async def parts(self, query: Query) -> list[Part]:
-        values: dict[str, object] = {"ready": self.sources.ready(), "nodes": None}
+        values: dict[str, Any] = {"ready": self.sources.ready(), "nodes": None}
         badge = ""
         if values["ready"]:
             charts = await self.index.charts()
             snapshot = self.sources.snapshot()
             if charts.fleet() is snapshot.fleet:
-                nodes = node_list(query, snapshot, charts, self.sources)
-                badge = str(nodes.selected)
-                first = (nodes.page - 1) * NODES_A_PAGE + 1
-                values["nodes"] = nodes
-                values["shown"] = f"{first} to {first + len(nodes.rows) - 1}"
-                values["pager"] = query.pager("nodes", nodes.pages, self.id)
+                values |= node_list(query, snapshot, charts, self.sources)
+                badge = str(values["nodes"]["selected"])
         return [self.renderer.part(self.id, "nodes.html", values, badge=badge)]
 
 
 NODES_A_PAGE = 25
 """Nodes on one page"""
-
-
-class NodeRow(Struct, frozen=True):
-    """A node in the table."""
-
-    name: str
-    url: str
-    trouble: str
-    """In words; empty for none"""
-    used: int
-    """Percent, the mean of its physical devices; -1 without any"""
-    held: int
-    """Devices held exclusively or in shares"""
-    devices: int
-
-
-class NodeList(Struct, frozen=True):
-    """One page of the nodes that match the filters."""
-
-    rows: tuple[NodeRow, ...]
-    page: int
-    pages: int
-    selected: int
-    all: int
-    elsewhere: int
-    """Devices of the fleet that are not local to one node"""
 
 
 def node_names(snapshot: Snapshot) -> set[str]:
@@ -276,8 +222,8 @@ def node_names(snapshot: Snapshot) -> set[str]:
     return {*snapshot.topology.order, *named_by_slices}
 
 
-def node_list(query: Query, snapshot: Snapshot, charts: Charts, sources: Sources) -> NodeList:
-    """The nodes of a query."""
+def node_list(query: Query, snapshot: Snapshot, charts: Charts, sources: Sources) -> dict[str, Any]:
+    """One page of the nodes that match the filters, and the devices that are not local to one node."""
     fleet, occupancy = snapshot.fleet, snapshot.occupancy
     names = sorted(node_names(snapshot))
     position = {name: at for at, name in enumerate(names)}
@@ -305,15 +251,20 @@ def node_list(query: Query, snapshot: Snapshot, charts: Charts, sources: Sources
     order = order[np.lexsort((order, *reversed(ranks)))]
     pages = max(-(-len(order) // NODES_A_PAGE), 1)
     page = min(query.nodes, pages)
-    rows = tuple([
-        NodeRow(
-            shown(names[at]),
-            query.narrowed(node=names[at]),
-            found.told(at),
-            int(mean[at] * 100) if mean[at] >= 0 else -1,
-            int(held[at]),
-            int(devices[at]),
-        )
+    rows = [
+        {
+            "name": shown(names[at]),
+            "url": query.narrowed(node=names[at]),
+            "trouble": found.told(at),
+            "used": int(mean[at] * 100) if mean[at] >= 0 else -1,  # the mean of its physical devices
+            "held": int(held[at]),
+            "devices": int(devices[at]),
+        }
         for at in order[(page - 1) * NODES_A_PAGE : page * NODES_A_PAGE].tolist()
-    ])  # fmt: skip
-    return NodeList(rows, page, pages, len(order), size, int(devices[size]))
+    ]
+    start = (page - 1) * NODES_A_PAGE
+    return {
+        "nodes": {"rows": rows, "selected": len(order), "all": size, "elsewhere": int(devices[size])},
+        "shown": f"{start + 1} to {start + len(rows)}",
+        "pager": query.pager("nodes", pages, "nodes"),
+    }

@@ -16,7 +16,7 @@ from msgspec import Struct
 from reconciler.operations.page.charts import Chart, Index, Scene, scene
 from reconciler.operations.page.drawing import Drawing, draw
 from reconciler.operations.page.parts import Panel, Part, Renderer, version_of
-from reconciler.operations.page.query import Query, anchor, select_charts, shown
+from reconciler.operations.page.query import Query, anchor, listed, select_charts, shown
 from reconciler.operations.page.sources import Sources
 
 A_PAGE = 24
@@ -164,7 +164,7 @@ def chart_values(found: Scene, drawing: Drawing, name: str, query: Query) -> dic
             "letter": holder.letter,
             "colour": holder.colour,
             "claim": shown(str(holder.claim)),
-            "devices": _listed(holder.devices, 8),
+            "devices": listed(holder.devices, 8),
             "url": query.narrowed(claim=str(holder.claim)),
         }
         for holder in drawing.holders[:MOST_HOLDERS]
@@ -187,7 +187,7 @@ def chart_values(found: Scene, drawing: Drawing, name: str, query: Query) -> dic
         "taken": [
             {
                 "name": shown(device.name),
-                "claims": _listed([str(claim) for claim in device.claims], 8),
+                "claims": listed([str(claim) for claim in device.claims], 8),
                 "consumed": "".join(f"; {amount} {shown(key)}" for key, amount in device.consumed),
             }
             for device in taken
@@ -196,9 +196,9 @@ def chart_values(found: Scene, drawing: Drawing, name: str, query: Query) -> dic
             (shown(counter), found.amount(at, found.totals[at]), found.amount(at, found.left[at]))
             for at, counter in enumerate(found.counters)
         ],
-        "free": _listed(free, MOST_NAMES) or "none",
-        "tainted": _listed(tainted, MOST_NAMES),
-        "blocked": _listed(blocked, MOST_NAMES) or "none",
+        "free": listed(free, MOST_NAMES) or "none",
+        "tainted": listed(tainted, MOST_NAMES),
+        "blocked": listed(blocked, MOST_NAMES) or "none",
     }
 
 
@@ -225,8 +225,3 @@ def _chart_summary(found: Scene, title: str, claims: int) -> str:
     tainted = [f"{number['tainted']} tainted"] if number["tainted"] else []
     counts = [held, f"{number['allocatable']} free", *tainted, f"{number['blocked']} blocked"]
     return f"{title}: {', '.join([*slots, f'devices: {counts[0]}', *counts[1:]])}"
-
-
-def _listed(names: Sequence[str], most: int) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(map(shown, names[:most])) + more

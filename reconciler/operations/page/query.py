@@ -4,7 +4,7 @@ Templates escape names; `shown` handles what escaping does not.
 """
 
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import islice
 from urllib.parse import urlencode
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from kernels.types import Mask, Rows
 from reconciler.analysis.capacity.use import chosen, groups_of
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.errors import Rejected
+from reconciler.errors import Rejected, shortened
 from reconciler.operations.page.charts import Charts
 from reconciler.operations.page.sources import PendingUnit, Sources
 from reconciler.state.devices.snapshot import Snapshot
@@ -124,6 +124,11 @@ def shown(name: str, longest: int = LONGEST_NAME) -> str:
     if name.isascii() and name.isprintable():
         return name
     return "".join("�" if unicodedata.category(char) in _HIDDEN else char for char in name)
+
+
+def listed(names: Sequence[str], most: int) -> str:
+    """The first names, and the number of the others."""
+    return shortened(map(shown, names), most)
 
 
 def anchor(*parts: object) -> str:

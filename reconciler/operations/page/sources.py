@@ -133,7 +133,8 @@ class RefusalMessages:
         """Keep the message of a refusal; ignore other decisions."""
         if not isinstance(decision, Waits) or not (decision.pod or decision.claims or decision.gang):
             return
-        unit = _unit(decision)
+        gang = decision.gang
+        unit = gang_unit(gang) if gang is not None else Unit.of(decision.pod, decision.claims)
         self._messages.pop(unit, None)
         self._messages[unit] = decision.message
         if len(self._messages) > 2 * len(self._pending) + SPARE:
@@ -286,12 +287,6 @@ class Sources:
             return None
         reason = self._pending.reason(unit) or ""
         return GangEntry(line, reason, self._messages.of(unit) if reason else "")
-
-
-def _unit(waits: Waits) -> Unit:
-    if waits.gang is not None:
-        return gang_unit(waits.gang)
-    return Unit(Kind.POD, waits.pod) if waits.pod is not None else Unit(Kind.CLAIM, waits.claims[0])
 
 
 def _held_room(store: Store) -> str:

@@ -118,6 +118,6 @@ class Koordinator(Plugin):
 
 def _resources(pod: Pod) -> set[str]:
     """The resources that a pod requests, by their current names."""
-    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    containers = pod.spec.all_containers
     parts = (part for one in containers for part in (one.resources.requests, one.resources.limits))
     return {koord.CURRENT_NAME.get(name, name) for part in (*parts, pod.spec.overhead) for name in part}

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from reconciler.analysis.doctor.checks import Checks
-from reconciler.analysis.doctor.findings import DoctorInput, Finding, Rule, Severity, shortened
+from reconciler.analysis.doctor.findings import DoctorInput, Finding, Rule, Severity
 from reconciler.api.manifests.bundle import Entry
 from reconciler.api.manifests.documents import Origin
 from reconciler.api.objects.core import Node, Pod
@@ -12,7 +12,7 @@ from reconciler.api.objects.similar_names import suggestion
 from reconciler.api.objects.validating import read, subject_of, validated
 from reconciler.api.versions.ignored import unknown_in
 from reconciler.api.versions.shapes import Raw, mapping, mappings
-from reconciler.errors import Malformed
+from reconciler.errors import Malformed, shortened
 from reconciler.plugins.koordinator import annotations as notes
 from reconciler.plugins.koordinator import vocabulary as koord
 from reconciler.plugins.koordinator.demand import WHOLE, by_type, invalid_requests, requested

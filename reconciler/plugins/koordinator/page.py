@@ -7,12 +7,13 @@ from msgspec import Struct
 
 from reconciler.allocation.explanation import Explanation
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.errors import shortened
 from reconciler.operations.page import drawing as draw
 from reconciler.operations.page.charts import Index
 from reconciler.operations.page.drawing import Drawing, Holder, Label, Span
 from reconciler.operations.page.fleet import bar
 from reconciler.operations.page.parts import Panel, Part, Renderer, word
-from reconciler.operations.page.query import MAX_CLAIMS, MAX_COMPARED, Query, matches, named_by, shown
+from reconciler.operations.page.query import MAX_CLAIMS, MAX_COMPARED, Query, listed, matches, named_by, shown
 from reconciler.operations.page.sources import PluginView, Sources
 from reconciler.plugins.koordinator import figures
 from reconciler.plugins.koordinator.explain import explain_pod
@@ -64,9 +65,8 @@ def about(device: DeviceState) -> str:
     """A device in one line."""
     parts = [f"{shown(device.kind)} {device.minor}", f"health: {'good' if device.healthy else 'bad'}"]
     if device.holders:
-        who = ", ".join(shown(str(held.pod)) for held in device.holders[:MOST_NAMED])
-        more = f" and {len(device.holders) - MOST_NAMED} more" if len(device.holders) > MOST_NAMED else ""
-        parts.append(f"{device.state} by {who}{more}")
+        who = shortened([shown(str(held.pod)) for held in device.holders], MOST_NAMED)
+        parts.append(f"{device.state} by {who}")
     else:
         parts.append("free" if device.state == figures.ALLOCATABLE else "blocked")
     parts += [f"{amount} free" for amount in amounts(device.free)]
@@ -242,7 +242,7 @@ def _machine(machine: MachineState, kinds: Sequence[str], query: Query) -> dict[
                 "letter": holder.letter,
                 "colour": holder.colour,
                 "pod": shown(str(holder.claim)),
-                "devices": _listed(holder.devices, 8),
+                "devices": listed(holder.devices, 8),
                 "url": query.narrowed(claim=str(holder.claim)),
             }
             for holder in drawing.holders[:MOST_HOLDERS]
@@ -277,7 +277,7 @@ def _rows(machine: MachineState) -> Iterator[dict[str, object]]:
         holders = []
         for held in device.holders[:MOST_HOLDERS]:
             what = amounts(held.shares)
-            what += [f"function {_listed(held.vfs, MOST_FUNCTIONS)}"] if held.vfs else []
+            what += [f"function {listed(held.vfs, MOST_FUNCTIONS)}"] if held.vfs else []
             holders.append((shown(str(held.pod)), ", ".join(what)))
         yield {
             "name": f"{device.kind} {device.minor}",
@@ -312,11 +312,6 @@ def _summary(machine: MachineState) -> str:
         free = sum(one.free for one in machine.partitions)
         parts.append(f"{free} of {len(machine.partitions)} partitions free")
     return "; ".join(parts) or "no devices"
-
-
-def _listed(names: Sequence[str], most: int) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(map(shown, names[:most])) + more
 
 
 class MachinesPanel(Panel, part="machines", area="map", title="Machines"):

@@ -151,7 +151,7 @@ def share_of(pod: Pod, claims: Mapping[ObjectKey, ClaimUse]) -> DeviceShare | No
         return None
     fixed: dict[str, int] = {}
     containers: dict[str, dict[str, int]] = {}
-    known = {one.name for one in (*pod.spec.init_containers, *pod.spec.containers)}
+    known = {one.name for one in pod.spec.all_containers}
     for one in reported:
         for mapped in one.mapping:
             _add(fixed, mapped.name, mapped.quantity.nanos if mapped.quantity else 0)
@@ -168,7 +168,7 @@ def share_of(pod: Pod, claims: Mapping[ObjectKey, ClaimUse]) -> DeviceShare | No
             _add(fixed, resource, amount)
     for entry, name in pod.claim_names().items():
         referred = uses[name].per_container if name in uses else {}
-        for user in (*pod.spec.init_containers, *pod.spec.containers) if referred else ():
+        for user in pod.spec.all_containers if referred else ():
             if any(claim.name == entry for claim in user.resources.claims):
                 for resource, amount in referred.items():
                     _add(containers.setdefault(user.name, {}), resource, amount)

@@ -9,13 +9,14 @@ import yaml
 from click.testing import CliRunner, Result
 
 from reconciler.allocation.policies.demand import Demand, Shape
-from reconciler.analysis.capacity.lines import CounterUsage, Line, ProfileUsage
+from reconciler.analysis.capacity.lines import CounterUsage, Gauge, Line, ProfileUsage
+from reconciler.analysis.capacity.measure import Solver
 from reconciler.api.objects.claims import ResourceClaimSpec
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli import main
 from reconciler.cli.connection import Connection
 from reconciler.cli.top import follow_usage
-from reconciler.cli.top_tables import Gauge, UsageView, usage_tables
+from reconciler.cli.top_tables import UsageView, usage_tables
 from reconciler.cli.top_view import NO_DEVICES, TopOptions
 from reconciler.embedded import ApiServer, serve
 from reconciler.state.store import Store
@@ -179,7 +180,7 @@ async def test_a_cluster_is_watched():
     api = Overheard()
     api.load(partitioned())
     pictures: asyncio.Queue[list[str]] = asyncio.Queue()
-    gauge = Gauge()
+    gauge = Gauge(Solver())
 
     async def show(store: Store) -> None:
         pictures.put_nowait([line.largest for line in gauge.lines(store.snapshot(), "driver")])

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from docs import pages
 from docs.pictures.__main__ import FOLDER, PICTURES
-from reconciler.cli import pages
 from reconciler.operations.log_catalogue import EVENTS, FIELDS
 from reconciler.operations.metrics.catalogue import CATALOGUE
 from reconciler.settings import Settings

@@ -10,7 +10,7 @@ import pytest
 from reconciler.allocation.explanation import Explanation
 from reconciler.allocation.gangs import kinds as gang_refusals
 from reconciler.allocation.reason_table import REASONS, UNKNOWN, remedy
-from reconciler.analysis.explain.explain import as_json, explain, reasons_page
+from reconciler.analysis.explain.explain import as_json, explain
 from reconciler.api.objects.plan import Reason
 from reconciler.control import planner, settler, special_claims
 from reconciler.operations.findings import NOT_MANAGED
@@ -80,11 +80,6 @@ def test_a_reason_is_a_camel_case_word_with_meaning_and_remedy(reason: str):
 
 def test_what_is_not_in_the_table_refers_to_the_message():
     assert remedy("SomethingNew") == UNKNOWN.remedy
-
-
-def test_the_page_is_current():
-    page = (ROOT / "docs" / "reasons.md").read_text()
-    assert page == reasons_page(), "run make docs"
 
 
 # -- Of requests that compete, the counter that decides is named, not those that are short for one device.

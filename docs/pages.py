@@ -1,6 +1,6 @@
-"""The pages of docs/ that list what the code declares: `python -m reconciler.cli.pages settings`.
+"""The pages of docs/ that list what the code declares: `python -m docs.pages settings`.
 
-`settings`, `logs` and `metrics`; what each says in full stands beside its declaration.
+`settings`, `logs`, `metrics` and `reasons`; what each says in full stands beside its declaration.
 """
 
 import sys
@@ -13,8 +13,9 @@ from pydantic import StringConstraints
 from pydantic.fields import FieldInfo
 
 import reconciler.plugins  # noqa: F401 - their reasons are on a page
+from reconciler.allocation.explanation import Section
+from reconciler.allocation.reason_table import REASONS
 from reconciler.analysis.capacity.layout import MAX_PROFILES
-from reconciler.analysis.explain.explain import reasons_page
 from reconciler.cli.help import first_sentence
 from reconciler.cli.run import run
 from reconciler.control.decisions.declaration import Level, MetricSpec
@@ -179,6 +180,27 @@ def _metric(spec: MetricSpec) -> str:
     kind = f"{spec.kind}{'*' if spec.by_leader else ''}"
     labels = f"; {', '.join(f'`{name}`' for name in spec.label_names)}" if spec.labels else ""
     return f"- `{spec.full_name}` ({kind}{labels}): {spec.help}{''.join(told)}\n"
+
+
+def reasons_page() -> str:
+    """The page as Markdown."""
+    return "\n".join(_reasons()) + "\n"
+
+
+def _reasons() -> Iterator[str]:
+    yield "# Why a claim is pending"
+    yield ""
+    yield _MADE
+    yield ""
+    yield "The reasons in log lines, Events and metrics, with what to do in italics. The identifiers are"
+    yield "stable. `dra-reconciler explain` gives the details for one claim."
+    for section in Section:
+        yield ""
+        yield f"## {section[0].upper()}{section[1:]}"
+        yield ""
+        for reason, advice in REASONS.items():
+            if advice.section is section:
+                yield f"- `{reason}`: {advice.meaning} *{advice.remedy.replace('*', chr(92) + '*')}*"
 
 
 PAGES: Mapping[str, Callable[[], str]] = {
