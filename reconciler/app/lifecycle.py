@@ -17,7 +17,7 @@ from reconciler.aio.tasks import (
     Stopped,
     forever,
     give_memory_back,
-    keep_large_blocks_apart,
+    share_memory_between_threads,
     unless,
 )
 from reconciler.api.migrate.special_claims import mapping, read_map
@@ -124,7 +124,6 @@ async def spare_the_collector(intake: Intake) -> None:
     """Listed objects stay, as do the pools that are built of them; to traverse them at every collection would
     block the loop for tens of milliseconds with ten thousand devices. That holds during a long listing, too.
     """
-    keep_large_blocks_apart()
     before = gc.get_threshold()
     gc.set_threshold(*COLLECTIONS)
     gc.freeze()  # modules and classes
@@ -160,6 +159,7 @@ async def build(
     and Stopped if `stop` is set before the server has responded.
     """
     check(settings)
+    share_memory_between_threads()
     base = foundation(settings, transport, stop=stop, port=port)
     client = base.connection(PatientTransport(base.transport)).client
     found = await unless(stop, discovered(client, settings))
