@@ -241,8 +241,8 @@ _ARENA_MAX = -8
 
 
 def share_memory_between_threads() -> None:
-    """Have threads that start from now on take memory where all others do. By itself, glibc gives each an area
-    of its own, in which what one thread freed is of no use to others: memory grew by a tenth in an hour.
+    """Have threads that start from now on take memory where all others do. By itself, glibc gives each an
+    area of its own, in which what one thread freed is of no use to others: memory grew by 7 % in an hour.
     """
     if _option is not None:
         _option(_ARENA_MAX, 1)
