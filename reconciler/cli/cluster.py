@@ -31,7 +31,6 @@ from reconciler.errors import Gone, Malformed, Rejected, Retry
 if TYPE_CHECKING:
     from reconciler.cluster.client import Client
     from reconciler.cluster.http import HttpTransport
-    from reconciler.state.nodes.table import Nodes
     from reconciler.state.nominations import Nomination
     from reconciler.state.store import Store
 
@@ -300,12 +299,10 @@ def split_held_room(
     return rest, tuple(found)
 
 
-def hold_room(found: Iterable["Nomination"], store: "Store", nodes: "Nodes | None" = None) -> None:
+def hold_room(found: Iterable["Nomination"], store: "Store") -> None:
     """Hold it in a state that a command has read."""
     for one in found:
         store.nominate(one)
-        if nodes is not None:
-            nodes.nominated.hold(one)
 
 
 class FollowedRoom:
