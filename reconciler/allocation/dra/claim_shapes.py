@@ -233,17 +233,17 @@ class NodeFilter:
         self.open = np.ones(size, dtype=np.bool_)
         least = np.zeros(size, dtype=np.int64)
         for of_slot in self._counts:
-            rank = np.full(size, len(of_slot))
-            for number in range(len(of_slot) - 1, -1, -1):
-                if _current(of_slot[number]).fails:
-                    self.failing |= _current(of_slot[number]).failing[self._codes]
-                rank[self._suffices(of_slot[number], topology)] = number
-            self.open &= rank < len(of_slot)
-            least += rank
-        self.open |= self.failing
+            lacking = np.ones(size, dtype=np.bool_)
+            for counts in of_slot:
+                if _current(counts).fails:
+                    self.failing |= _current(counts).failing[self._codes]
+                lacking &= ~self._suffices(counts, topology)
+                least += lacking  # the rank is how many alternatives come before one that suffices
+            self.open &= ~lacking
         if self.least is not None:
             least[self.failing] = 0  # the rank behind an error is not known
             self.least = least
+        self.open |= self.failing
 
     def _suffices(self, counts: _OptionCounts, topology: Topology) -> Mask:
         """(N,) nodes with enough devices for a request option."""
