@@ -12,7 +12,7 @@ from reconciler.api.objects.core import GATE
 from reconciler.api.validation.served_kinds import POD, POD_TEMPLATE
 from reconciler.control.decisions.allocating import Ungated, Waits
 from reconciler.control.decisions.every import NodesNotRequested, NodesRequested
-from reconciler.plugins.provisioning import provisioner
+from reconciler.plugins.provisioning import objects, provisioner
 from reconciler.plugins.provisioning.objects import OURS, PROVISIONING_REQUEST
 from tests.tools.definitions import assert_valid
 from tests.tools.running_reconciler import Cluster, Running, reconciling
@@ -144,7 +144,7 @@ async def test_pods_that_name_the_same_claim_have_one_template():
 async def test_a_request_has_no_more_sets_than_its_schema_allows_and_the_rest_is_requested_later(
     monkeypatch: pytest.MonkeyPatch,
 ):
-    monkeypatch.setattr(provisioner, "MOST_SETS", 2)
+    monkeypatch.setattr(objects, "MOST_SETS", 2)
     cluster = full()
     async with provisioning(cluster, **TOGETHER) as running:
         cluster.load(*map(of_job, range(3)))
