@@ -329,7 +329,7 @@ async def test_clocks(ours: bool, monkeypatch: pytest.MonkeyPatch):
         return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=now()) + jump
 
     for module in (control, evicting, foundation, observing) if ours else ():
-        monkeypatch.setattr(module, "_now" if module is foundation else "now", jumping)
+        monkeypatch.setattr(module, "now", jumping)
     cluster = Cluster(fleet(), **({} if ours else {"now": jumping}))
     async with world(cluster=cluster, leader_elect=True) as one:
         await one.given(one.claims(1))
