@@ -132,19 +132,16 @@ def _slice(whole: StaticMatch, view: View, snapshot: Snapshot) -> StaticMatch:
     underived = whole.underived
     if underived is not None:
         underived = of(underived) & suitable
-    fails = whole.fails and bool(fatal.any() or (underived is not None and underived.any()))
-    asks = whole.asks.of(view) if whole.asks is not None else None
-    return StaticMatch(
-        matching,
-        suitable,
-        fatal,
-        underived,
-        whole.consumption,
-        of(whole.shape),
-        fails,
-        whole.skips,
-        asks,
-        whole.modes.of(view) if whole.modes is not None else None,
+    return replace(
+        whole,
+        matching=matching,
+        suitable=suitable,
+        fatal=fatal,
+        underived=underived,
+        shape=of(whole.shape),
+        fails=whole.fails and bool(fatal.any() or (underived is not None and underived.any())),
+        asks=whole.asks.of(view) if whole.asks is not None else None,
+        modes=whole.modes.of(view) if whole.modes is not None else None,
     )
 
 
@@ -161,9 +158,7 @@ def _compute(option: RequestOption, snapshot: Snapshot) -> StaticMatch:
     masks = evaluate_selectors(option, fleet)
     matching, fatal = masks.true, masks.error
     if not rules.binding_conditions:  # SEL-1: such a device is not evaluated
-        bindings = fleet.vocabulary.bindings.values
-        waiting = [code for code, binding in enumerate(bindings) if binding.conditions]
-        plain = ~np.isin(fleet.codes["binding"], waiting)
+        plain = ~_waiting(fleet)
         matching, fatal = matching & plain, fatal & plain
     shape = fleet.codes["shape"]
     consumption = resolve(option, shape[matching], snapshot)

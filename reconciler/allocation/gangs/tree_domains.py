@@ -3,10 +3,10 @@
 Groups are numbered from the top; alike ones in one group follow one another. N places, K kinds, G domains.
 """
 
-from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from itertools import groupby
 
 import numpy as np
 from msgspec import Struct
@@ -212,54 +212,49 @@ class TreeDomains:
         """(G,) members of a group that fit into each domain, at most."""
         found = self.limits(devices).in_domains(codes, size, self._numbers(node.kinds))
         if node.inside:
-            by_group = [copies * one.size for one, copies in self.copies_in(node, codes, size, devices)]
+            by_group = [copies * of[0].size for of, copies in self.copies_in(node, codes, size, devices)]
             np.minimum(found, sum(by_group), out=found)
         return found
 
     def groups_in(self, node: Node, codes: Codes, size: int, devices: Mask | None) -> Amounts:
         """(G,) groups of a group that fit into each domain, or need nothing more, at most."""
         found = np.zeros(size, dtype=np.int64)
-        for one, copies in self.copies_in(node, codes, size, devices):
-            alike = sum(self.nodes[at].like == one.like for at in node.inside)
-            found += alike if one.group.is_done else copies
+        for alike, copies in self.copies_in(node, codes, size, devices):
+            found += len(alike) if alike[0].group.is_done else copies
         return found
+
+    def alike_in(self, node: Node) -> Iterator[list[Node]]:
+        """The groups in a group, alike ones together."""
+        inside = [self.nodes[at] for at in node.inside]  # alike ones follow one another
+        return (list(alike) for _, alike in groupby(inside, key=lambda one: one.like))
 
     def copies_in(
         self, node: Node, codes: Codes, size: int, devices: Mask | None
-    ) -> Iterator[tuple[Node, Amounts]]:
-        """Of groups in a group that are alike: the first, and (G,) how many fit into each domain, at most."""
-        for like, number in Counter(self.nodes[at].like for at in node.inside).items():
-            one = next(self.nodes[at] for at in node.inside if self.nodes[at].like == like)
-            yield one, np.minimum(self._copies(one, codes, size, devices), number)
+    ) -> Iterator[tuple[list[Node], Amounts]]:
+        """Groups in a group that are alike, and (G,) how many fit into each domain, at most."""
+        for alike in self.alike_in(node):
+            yield alike, np.minimum(self._copies(alike[0], codes, size, devices), len(alike))
 
     def _copies(self, node: Node, codes: Codes, size: int, devices: Mask | None) -> Amounts:
         """(G,) how many groups like this one would fit into each domain, at most."""
-        found = np.zeros(size, dtype=np.int64)
+        found, everyone = np.zeros(size, dtype=np.int64), len(self._question.members)
         for _, grouping, shared in self._groupings_within(node, devices):
-            self._add_copies(found, node, codes, grouping, shared)
+            there = np.flatnonzero((codes >= 0) & (grouping.codes >= 0))
+            joint = codes[there].astype(np.int64) * len(grouping.names) + grouping.codes[there]
+            parts, inverse = np.unique(joint, return_inverse=True)
+            inner = np.full(len(codes), -1, dtype=np.int32)
+            inner[there] = inverse
+            each = np.full(len(parts), everyone, dtype=np.int64)
+            if not node.inside and node.group.least:
+                numbers = self._numbers(node.kinds, everyone)
+                each = self.limits(shared).in_domains(inner, len(parts), numbers) // node.group.least
+            elif not node.group.is_done:
+                each[:] = 0
+                for one, *_ in self.alike_in(node):
+                    each += everyone if one.group.is_done else self._copies(one, inner, len(parts), shared)
+                each //= node.group.least
+            np.add.at(found, parts // len(grouping.names), np.minimum(each, everyone))
         return found
-
-    def _add_copies(
-        self, found: Amounts, node: Node, codes: Codes, grouping: Grouping, devices: Mask | None
-    ) -> None:
-        everyone = len(self._question.members)
-        there = np.flatnonzero((codes >= 0) & (grouping.codes >= 0))
-        joint = codes[there].astype(np.int64) * len(grouping.names) + grouping.codes[there]
-        parts, inverse = np.unique(joint, return_inverse=True)
-        inner = np.full(len(codes), -1, dtype=np.int32)
-        inner[there] = inverse
-        each = np.full(len(parts), everyone, dtype=np.int64)
-        if not node.inside and node.group.least:
-            numbers = self._numbers(node.kinds, everyone)
-            each = self.limits(devices).in_domains(inner, len(parts), numbers) // node.group.least
-        elif not node.group.is_done:
-            likes = dict.fromkeys(self.nodes[at].like for at in node.inside)
-            firsts = (next(one for one in self.nodes if one.like == like) for like in likes)
-            have = np.zeros(len(parts), dtype=np.int64)
-            for one in firsts:
-                have += everyone if one.group.is_done else self._copies(one, inner, len(parts), devices)
-            each = have // node.group.least
-        np.add.at(found, parts // len(grouping.names), np.minimum(each, everyone))
 
 
 def both(one: Mask | None, other: Mask | None) -> Mask | None:

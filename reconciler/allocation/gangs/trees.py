@@ -263,10 +263,9 @@ class TreeDecision:
     def _short(self, root: Node, codes: Codes, devices: Mask | None) -> str:
         """Which group in the domain of a group finds no place."""
         domains = self._domains
-        for one, copies in domains.copies_in(root, codes, 1, devices):
-            alike = [self._nodes[at] for at in root.inside if self._nodes[at].like == one.like]
+        for alike, copies in domains.copies_in(root, codes, 1, devices):
             number = int(copies[0])
-            if number < len(alike) and not one.group.is_done:
+            if number < len(alike) and not alike[0].group.is_done:
                 group = alike[number].group
                 what = f"{group.least} {'group' if group.groups else 'pod'}{'' if group.least == 1 else 's'}"
                 keys = " and ".join(tier.key for tier in group.tiers)

@@ -17,7 +17,7 @@ from reconciler.api.validation.kinds import GroupVersion, ServedKind
 from reconciler.api.validation.served_kinds import every_kind
 from reconciler.api.versions.extensions import COMPATIBLE_ONLY_WITH
 from reconciler.api.versions.ignored import ignored, model_in, parts_of, used
-from reconciler.api.versions.kinds import KINDS, NAMES, SINCE, Kind, newer_than, off_in
+from reconciler.api.versions.kinds import KINDS, NAMES, SINCE, Kind, dated_fields, off_in
 from reconciler.api.versions.shapes import Raw, mapping, mappings
 from reconciler.errors import Rejected
 
@@ -68,9 +68,9 @@ class Target:
                 yield f"{name} needs the feature gate {gate}, which is off by default in 1.{self._minor}"
 
     def _errors(self, kind: Kind, one: Object) -> Iterator[str]:
-        for newer in newer_than(kind.model, one, self._minor):
-            if not newer.since.is_harmless:
-                yield f"{newer.path}: Kubernetes has it since 1.{newer.since.minor}"
+        for path, since in dated_fields(kind.model, one):
+            if since.minor > self._minor and not since.is_harmless:
+                yield f"{path}: Kubernetes has it since 1.{since.minor}"
         spec = mapping(one.get("spec"))
         for device in mappings(spec.get("devices")) if self._minor < SEPARATE_COUNTERS else ():
             if len(mappings(device.get("taints"))) > MOST_TAINTS:
@@ -82,12 +82,12 @@ class Target:
                 yield f"spec.deviceSelector.{name}: {why}; name driver, pool or device instead"
 
     def _written(self, kind: Kind, version: str, one: Object) -> Object:
-        if any(newer_than(kind.model, one, self._minor)):
+        if any(since.minor > self._minor for _, since in dated_fields(kind.model, one)):
             one = copy.deepcopy(one)
-            for model, _, part in list(parts_of(kind.model, one)):
-                for name, since in SINCE.get(model, {}).items():
-                    if since.minor > self._minor and isinstance(part, dict):
-                        part.pop(name, None)
+            for model, _, part in parts_of(kind.model, one):
+                assert isinstance(part, dict)
+                for name in [key for key, since in SINCE.get(model, {}).items() if since.minor > self._minor]:
+                    part.pop(name, None)
         found = _served().get((kind.group, kind.name))
         shaped = found.downgrade(one, GroupVersion(kind.group, version)) if found is not None else one
         return {**shaped, "apiVersion": kind.api_version(version)}

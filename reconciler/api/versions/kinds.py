@@ -223,29 +223,17 @@ SINCE: Mapping[type, Mapping[str, Since]] = {
 """Model -> its field as the API spells it"""
 
 
-class Newer(NamedTuple):
-    """A field of an object that a release does not have, or has off."""
-
-    path: str
-    field: str
-    since: Since
-
-
-def newer_than(model: type, raw: Mapping[str, Any], minor: int) -> Iterator[Newer]:
-    """The fields of an object in today's shape that a release does not have."""
-    return (one for one in _dated(model, raw) if one.since.minor > minor)
+def dated_fields(model: type, raw: Mapping[str, Any]) -> Iterator[tuple[str, Since]]:
+    """The fields of an object in today's shape that are not in all releases, by their paths."""
+    for kind, path, part in parts_of(model, raw):
+        for field, since in SINCE.get(kind, {}).items():
+            if part.get(field) is not None:
+                yield f"{path}.{field}", since
 
 
 def off_in(model: type, raw: Mapping[str, Any], minor: int) -> Iterator[str]:
     """The gates that an object needs and that a release has, but off by default."""
-    for one in _dated(model, raw):
-        gate = semantics.GATES.get(one.since.gate)
-        if gate is not None and one.since.minor <= minor and (gate.on_since or minor + 1) > minor:
-            yield one.since.gate
-
-
-def _dated(model: type, raw: Mapping[str, Any]) -> Iterator[Newer]:
-    for kind, path, part in parts_of(model, raw):
-        for field, since in SINCE.get(kind, {}).items():
-            if part.get(field) is not None:
-                yield Newer(f"{path}.{field}", field, since)
+    for _, since in dated_fields(model, raw):
+        gate = semantics.GATES.get(since.gate)
+        if gate is not None and since.minor <= minor and (gate.on_since or minor + 1) > minor:
+            yield since.gate
