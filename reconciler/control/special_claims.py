@@ -119,15 +119,19 @@ class SpecialClaims:
         self._store = store
         self._roster = roster
         self._nominating = nominating
-        self._terms = terms
+        self._given = terms
         self._written: dict[PoolID, float] = {}
         """When an allocation of ours was last seen to be new, the oldest first; no longer than it matters"""
         self._handed: dict[ObjectKey, tuple[str, float]] = {}
         """Pods that were handed over: uid, and until when at most, whatever their annotation says later"""
 
+    @property
+    def _terms(self) -> HandOverTerms:
+        assert self._given is not None
+        return self._given
+
     def nominate(self, pod: Pod, plan: Plan, claim: ResourceClaim, snapshot: Snapshot) -> None:
         """Hold the node of a decision for a gated pod."""
-        assert self._terms is not None
         drivers = sorted(set().union(*selected_drivers(claim, snapshot).values()))
         room = tuple(sorted(demand(pod).items()))
         place = HeldPlace(plan.node, devices_of([plan]), room, tuple(drivers))
@@ -136,7 +140,7 @@ class SpecialClaims:
 
     def note(self, delta: Delta) -> None:
         """Take note of new allocations of ours, and of pods that were handed over."""
-        if self._terms is None:
+        if self._given is None:
             return
         for key in delta.allocated:
             claim = self._store.claims.get(key)
@@ -152,7 +156,6 @@ class SpecialClaims:
                 self._hold_again(pod)
 
     def _note_write(self, pool: PoolID, now: float) -> None:
-        assert self._terms is not None
         self._written.pop(pool, None)
         self._written[pool] = now
         while next(iter(self._written.values())) < now - self._terms.calm:
@@ -160,7 +163,6 @@ class SpecialClaims:
 
     def wait(self, place: HeldPlace) -> float:
         """Seconds until the gate of a pod may be removed that gets devices of a place."""
-        assert self._terms is not None
         view = self._store.snapshot().topology.view(place.node)
         pools = {pool.pool for pool in view.pools if pool.pool.driver in place.drivers}
         for plan in self._store.assumptions:
@@ -172,7 +174,6 @@ class SpecialClaims:
 
     def release(self, pod: Pod, place: HeldPlace) -> list[Operation]:
         """The steps of a JSON patch that pins a pod, removes its gate, and says what is held from now on."""
-        assert self._terms is not None
         until = (self._terms.now() + timedelta(seconds=self._terms.seconds)).astimezone(UTC)
         told = f"{until:%Y-%m-%dT%H:%M:%SZ} {','.join(place.drivers)}"
         path = f"/metadata/annotations/{HANDED_OVER.replace('/', '~1')}"
@@ -182,7 +183,6 @@ class SpecialClaims:
 
     def _hold_again(self, pod: Pod) -> None:
         """Hold the node of a pod that was handed over, until its claim is seen."""
-        assert self._terms is not None
         claim = self._store.claims.get(ObjectKey(pod.key.namespace, pod.special_claim))
         stamp, _, drivers = pod.metadata.annotations[HANDED_OVER].partition(" ")
         node = pinned(pod)
@@ -207,7 +207,6 @@ class SpecialClaims:
 
     def _left(self, pod: Pod, seconds: float) -> float:
         """How long a pod's node may still be held: who writes the annotation again must not prolong it."""
-        assert self._terms is not None
         now = self._terms.clock()
         uid, until = self._handed.get(pod.key, ("", inf))
         if uid != pod.metadata.uid:
@@ -216,7 +215,6 @@ class SpecialClaims:
         return self._handed[pod.key][1] - now
 
     def _hold(self, pod: Pod, place: HeldPlace, seconds: float, why: str) -> None:
-        assert self._terms is not None
         deadline = (self._terms.now() + timedelta(seconds=seconds)).astimezone(UTC)
         self._nominating.hold(
             Nomination(

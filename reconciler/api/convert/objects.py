@@ -16,7 +16,7 @@ from reconciler.api.objects.validating import subject_of
 from reconciler.api.validation.kinds import GroupVersion, ServedKind
 from reconciler.api.validation.served_kinds import every_kind
 from reconciler.api.versions.extensions import COMPATIBLE_ONLY_WITH
-from reconciler.api.versions.ignored import ignored, model_in, parts_of, used
+from reconciler.api.versions.ignored import ignored, parts_of, used
 from reconciler.api.versions.kinds import KINDS, NAMES, SINCE, Kind, dated_fields, off_in
 from reconciler.api.versions.shapes import Raw, mapping, mappings
 from reconciler.errors import Rejected
@@ -142,27 +142,21 @@ def _over_limits(one: Object, sets: Sequence[Raw]) -> str:
     return ""
 
 
+_INDEX = re.compile(r"\[\d+\]")
 SPECS = ("ResourceClaim", "ResourceClaimTemplate", "DeviceClass")
 """Kinds whose spec is written with known fields only"""
 
 
-def without_unknown_fields(value: Any, annotation: Any, path: str, unknown: dict[str, None]) -> Any:
-    """`value` without fields that its model lacks; their paths are added to `unknown`, each once."""
-    model = model_in(annotation)
-    if model is None:
-        return value
-    if isinstance(value, list):
-        return [without_unknown_fields(entry, model, path, unknown) for entry in value]
-    if not isinstance(value, Mapping):
-        return value
-    fields, made = used(model), dict[str, Any]()
-    for key, part in value.items():
-        way = f"{path}.{key}"
-        if key not in fields and key not in ignored(model):
-            unknown[way] = None
-        elif part is not None:
-            made[key] = without_unknown_fields(part, fields[key], way, unknown) if key in fields else part
-    return made
+def known_fields(kind: str, spec: Raw) -> tuple[Object, list[str]]:
+    """A spec without nulls and fields that its model lacks, and the paths of those, each once."""
+    made, unknown = copy.deepcopy(dict(spec)), dict[str, None]()
+    for model, path, part in parts_of(used(KINDS[kind].model)["spec"], made, "spec"):
+        assert isinstance(part, dict)
+        lacking = part.keys() - used(model).keys() - ignored(model)
+        unknown |= dict.fromkeys(f"{_INDEX.sub('', path)}.{key}" for key in part if key in lacking)
+        for key in [key for key, value in part.items() if key in lacking or value is None]:
+            del part[key]
+    return made, list(unknown)
 
 
 Check = Callable[[dict[str, Any]], Sequence[str]]
@@ -316,9 +310,7 @@ def _other(
     notes: list[str] = []
     made["metadata"] = {key: raw["metadata"][key] for key in KEPT_METADATA if raw["metadata"].get(key)}
     if raw["kind"] in SPECS:
-        unknown: dict[str, None] = {}
-        spec = used(KINDS[raw["kind"]].model)["spec"]
-        made["spec"] = without_unknown_fields(mapping(raw.get("spec")), spec, "spec", unknown)
+        made["spec"], unknown = known_fields(raw["kind"], mapping(raw.get("spec")))
         notes += [f"{subject_of(raw)}: Kubernetes has no field {path}; it is dropped" for path in unknown]
     if raw["kind"] in CORE_KINDS:
         return made, notes
