@@ -132,6 +132,23 @@ class GangQuestion:
     tree: AskedGroup | None = None
     """Of a tree of groups: what is needed in place of `tiers` and `nodes`; `least` is what that adds up to"""
 
+    @classmethod
+    def of(
+        cls,
+        gang: GangKey,
+        members: Sequence[Member],
+        rules: GangRules,
+        there: Mapping[str, Placed],
+        policies: Policies = PLAIN,
+    ) -> Self:
+        """What a gang still needs. `there` are its pods that have a place already, by their group."""
+        tree = AskedGroup.of(rules, members, there) if rules.groups else None
+        nodes = tuple(node for of_group in there.values() for node in of_group.nodes)
+        devices = tuple(device for of_group in there.values() for device in of_group.devices)
+        pods = sum(of_group.pods for of_group in there.values())
+        least = max(tree.least_pods if tree is not None else rules.least - pods, 1)
+        return cls(gang, tuple(members), least, rules.tiers, nodes, devices, policies, tree)
+
     @property
     def groups(self) -> list[GangKey]:
         """The gangs that its pods name: itself, or the groups of pods in its tree."""

@@ -11,7 +11,7 @@ from reconciler.api.objects import gangs
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ResourceClaim, ResourceClaimTemplate
 from reconciler.api.objects.core import Pod, is_live
-from reconciler.api.objects.meta import ApiObject, DeviceID, ObjectKey
+from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.plugins import holding, serving
@@ -19,7 +19,7 @@ from reconciler.api.versions.reading import typed
 from reconciler.errors import Malformed, Rejected
 from reconciler.state.on_demand import KindsOnDemand
 from reconciler.state.pods.groups import NOT_FOUND, NoRules, PodGroups, rules_of
-from reconciler.state.pods.placed import Placed, node_of, placed, placed_by_group
+from reconciler.state.pods.placed import Placed, node_of, placed_by_group
 from reconciler.state.store import Store
 
 
@@ -38,25 +38,18 @@ class Unit(Struct, frozen=True):
 class Gang(Struct, frozen=True):
     """Pods of which enough must fit together, or none."""
 
-    name: str
-    """For users: `gang default/g`"""
     key: gangs.GangKey
     members: tuple[Unit, ...]
     """Pods without a place, in the order of `placement.place`; claims may be in several of them"""
-    least: int
-    """How many of them must fit"""
-    tiers: tuple[gangs.Tier, ...] = ()
-    """The tightest first"""
-    rules: gangs.GangRules | None = None
-    """Of a tree of groups: what counts in place of `tiers`"""
+    rules: gangs.GangRules | NoRules
+    """What it needs, or why it cannot be placed anywhere"""
     placed: Mapping[str, Placed] = {}
-    """Of a tree: the members that keep their place, by their group"""
-    nodes: tuple[str, ...] = ()
-    """Nodes of members that keep their place"""
-    devices: tuple[DeviceID, ...] = ()
-    """Devices of members that keep their place"""
-    refusal: NoRules | None = None
-    """Why it cannot be placed anywhere"""
+    """The members that keep their place, by their group"""
+
+    @property
+    def name(self) -> str:
+        """For users: `gang default/g`."""
+        return f"gang {self.key}"
 
 
 class Scenario(Struct, frozen=True):
@@ -98,11 +91,7 @@ def with_gangs(units: Sequence[Unit], groups: PodGroups, *, of_plugins: bool) ->
                 if (plugin := serving(pod)) is not None:
                     why = f"requests {plugin.title}; gangs may use ResourceClaims only"
                     raise Malformed(f"Pod {pod.key}", "", why)
-            if isinstance(known, NoRules):
-                yield Gang(f"gang {gang}", gang, tuple(found), 1, refusal=known)
-                continue
-            tree = known if known.groups else None
-            yield Gang(f"gang {gang}", gang, tuple(found), known.least_pods, known.tiers, tree)
+            yield Gang(gang, tuple(found), known)
 
 
 def waiting_gang(pod: Pod | None, groups: PodGroups | None = None) -> gangs.GangKey | None:
@@ -135,19 +124,7 @@ def moved_together(
             pods = of_gang[gang]
             stay = [pod for pod in pods if pod.key not in lost and node_of(pod, store) not in ("", *drained)]
             members = tuple(unit for unit in units if unit.pod in pods)
-            there = placed(stay, store)
-            least = max(rules.least - len(stay), 1)
-            yield Gang(
-                f"gang {gang}",
-                gang,
-                members,
-                least,
-                rules.tiers,
-                rules if rules.groups else None,
-                placed_by_group(stay, rules, store),
-                there.nodes,
-                there.devices,
-            )
+            yield Gang(gang, members, rules, placed_by_group(stay, rules, store))
 
 
 def _rules(

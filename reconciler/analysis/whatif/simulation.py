@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from reconciler.allocation.dra.budget import Budget
 from reconciler.allocation.gangs.deciding import decide_gang
-from reconciler.allocation.gangs.kinds import AskedGroup, GangQuestion, GangUnsatisfied, Member, Seat
+from reconciler.allocation.gangs.kinds import GangQuestion, GangUnsatisfied, Member, Seat
 from reconciler.allocation.placement.placing import Placement
 from reconciler.allocation.pod_devices import PodDevices, PodRefusal
 from reconciler.allocation.policies.selection import Policies
@@ -19,7 +19,7 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Plan, Reason
 from reconciler.errors import Rejected
-from reconciler.state.pods.groups import INCOMPLETE
+from reconciler.state.pods.groups import INCOMPLETE, NoRules
 from reconciler.state.pods.placed import demand_of
 from reconciler.state.trial import Trial
 
@@ -191,17 +191,13 @@ class Simulation:
 
     def place_gang(self, gang: Gang, copy: int) -> PlacedGang | Refused:
         """Place a gang: at least its minimum together."""
-        if gang.refusal is not None:
-            return Refused(gang.name, copy, gang.refusal.reason, gang.refusal.message)
-        if len(gang.members) < gang.least:
-            why = f"{len(gang.members)} of {gang.least} pods exist"
-            return Refused(gang.name, copy, INCOMPLETE, why)
+        if isinstance(gang.rules, NoRules):
+            return Refused(gang.name, copy, gang.rules.reason, gang.rules.message)
         pods = [(unit, unit.pod) for unit in gang.members if unit.pod is not None]
         members = tuple(Member(pod, unit.claims, unit.held) for unit, pod in pods)
-        tree = AskedGroup.of(gang.rules, members, gang.placed) if gang.rules is not None else None
-        question = GangQuestion(
-            gang.key, members, gang.least, gang.tiers, gang.nodes, gang.devices, self._policies, tree
-        )
+        question = GangQuestion.of(gang.key, members, gang.rules, gang.placed, self._policies)
+        if len(members) < question.least:
+            return Refused(gang.name, copy, INCOMPLETE, f"{len(members)} of {question.least} pods exist")
         outcome = decide_gang(question, self._trial, steps=self._steps, budget=self._budget)
         if isinstance(outcome, GangUnsatisfied):
             return Refused(gang.name, copy, outcome.reason, outcome.message)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from reconciler.allocation.gangs.kinds import AskedGroup, GangQuestion, Member
+from reconciler.allocation.gangs.kinds import GangQuestion, Member
 from reconciler.allocation.placement.order import queue_key
 from reconciler.api.objects.claims import ResourceClaim, is_ours
 from reconciler.api.objects.core import Pod, claims_of, is_live
@@ -312,27 +312,14 @@ class GangPlanner:
             else:
                 defects.append(defect)
         settled = [*running, *(one.pod for one in places)]
-        tree = None
-        if rules.groups:
-            tree = AskedGroup.of(rules, members, placed_by_group(settled, rules, self._store))
-        least = max(tree.least_pods if tree is not None else rules.least - len(settled), 1)
+        there = placed_by_group(settled, rules, self._store)
+        question = GangQuestion.of(gang, members, rules, there, self._claims.policies)
         usable = Counter(map(rules.group_of, (*(one.pod for one in members), *settled)))
-        if len(members) < least or not rules.is_met(usable):
+        if len(members) < question.least or not rules.is_met(usable):
             return defects[0] if defects else Blocked((), INCOMPLETE, _incomplete(rules, usable))
         todo = {claim.key: claim for member in members for claim in member.claims}
         if (foreign := self._claims.allowed(tuple(todo.values()))) is not None:
             return foreign
-        there = placed(settled, self._store)
-        question = GangQuestion(
-            gang,
-            tuple(members),
-            least,
-            rules.tiers,
-            there.nodes,
-            there.devices,
-            policies=self._claims.policies,
-            tree=tree,
-        )
         return Solve(question, rules, returned)
 
     def _member(self, pod: Pod) -> Member:
