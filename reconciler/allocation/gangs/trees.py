@@ -46,7 +46,8 @@ class TreeDecision:
 
     def run(self) -> tuple[Met, tuple[Taken, ...]] | None:
         """The domain of the tree, and the places, which are held in the trial; None if there are none."""
-        sizes = sorted(filter(None, _totals(self._tree)), reverse=True)
+        totals = _totals(self._tree)
+        sizes = [at for at in range(totals.bit_length() - 1, 0, -1) if totals >> at & 1]
         whole = self._domains.whole
         most = max((spot.most for spot in self._domains.options(self._nodes[0], whole)), default=0)
         try:
@@ -285,21 +286,17 @@ def _where(grouping: Grouping, number: int) -> str:
     return f" in {found}" if found else ""
 
 
-def _totals(group: AskedGroup) -> Iterator[int]:
-    """How many members of a group may get a place: what its groups add up to, if enough of them do."""
-    bits = _sums(group)
-    return (at for at in range(bits.bit_length()) if bits >> at & 1)
-
-
-def _sums(group: AskedGroup) -> int:
-    """The same as bits of a number; more of them if there are many groups."""
+def _totals(group: AskedGroup) -> int:
+    """How many members of a group may get a place, as bits of a number: what its groups add up to, if enough
+    of them do. More of them if there are many groups.
+    """
     size = sum(len(leaf.members) for leaf in group.pod_groups())
     if not group.groups or len(group.groups) > MANY:
         return max((1 << size + 1) - (1 << group.least_pods), 0)
     of_count = [1, *([0] * group.least)]
     """By how many groups have enough, at most as many as are needed"""
     for one in group.groups:
-        bits, added = _sums(one), [0] * len(of_count)
+        bits, added = _totals(one), [0] * len(of_count)
         for count, known in enumerate(of_count):
             for at in range(bits.bit_length()):
                 if bits >> at & 1:

@@ -3,7 +3,7 @@ that could change one. A test compares models and both tables with the schemas o
 doctor reports fields of the second table, and all that are in none.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, get_args, get_origin
 
@@ -157,16 +157,14 @@ def _below(annotation: Any, value: Any, path: str) -> Iterator[Part]:
     model = model_in(annotation)
     if model is None:
         return
+    inside: Iterable[tuple[str, Any]] = [(path, value)]
     if isinstance(value, list):
-        for number, one in enumerate(value):
-            if isinstance(one, Mapping):
-                yield from parts_of(model, one, f"{path}[{number}]")
+        inside = ((f"{path}[{number}]", one) for number, one in enumerate(value))
     elif isinstance(value, Mapping) and get_origin(annotation) is dict:
-        for key, one in value.items():
-            if isinstance(one, Mapping):
-                yield from parts_of(model, one, f"{path}[{key}]")
-    elif isinstance(value, Mapping):
-        yield from parts_of(model, value, path)
+        inside = ((f"{path}[{key}]", one) for key, one in value.items())
+    for there, one in inside:
+        if isinstance(one, Mapping):
+            yield from parts_of(model, one, there)
 
 
 def unknown_in(
