@@ -62,8 +62,7 @@ def _with_uids(
         key = ObjectKey(claim.key.namespace, user.name)
         same = user.resource == "pods" and key in now and before[key] in ("", user.uid)
         users.append(user.model_copy(update={"uid": now[key]}) if same else user)
-    status = claim.status.model_copy(update={"reserved_for": tuple(users)})
-    return claim.model_copy(update={"status": status})
+    return claim.replacing("status", reserved_for=tuple(users))
 
 
 T = TypeVar("T", bound=ApiObject)

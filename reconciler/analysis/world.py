@@ -345,12 +345,12 @@ def unallocated(claim: ResourceClaim) -> ResourceClaim:
 
 def claim_like(claim: ResourceClaim, uid: str) -> ResourceClaim:
     """A copy of a claim. No object on a server has such a uid if it has a space."""
-    return claim.model_copy(update={"metadata": claim.metadata.model_copy(update={"uid": uid})})
+    return claim.replacing("metadata", uid=uid)
 
 
 def pod_like(pod: Pod, name: str) -> Pod:
     """A copy of a pod with room of its own. No object on a server has such a name if it has a space."""
-    return pod.model_copy(update={"metadata": pod.metadata.model_copy(update={"name": name})})
+    return pod.replacing("metadata", name=name)
 
 
 def again(claim: ResourceClaim) -> ResourceClaim:

@@ -114,8 +114,7 @@ class EarlyNames:
             return pod
         self._unnamed[pod.key] = pod
         statuses = (*pod.status.resource_claim_statuses, *more)
-        status = pod.status.model_copy(update={"resource_claim_statuses": statuses})
-        return pod.model_copy(update={"status": status})
+        return pod.replacing("status", resource_claim_statuses=statuses)
 
 
 def _made_for(claim: ResourceClaim) -> _Made | None:

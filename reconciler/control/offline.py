@@ -396,8 +396,7 @@ def _table(found: InferredNodes, others: Iterable[ApiObject]) -> Nodes:
 
 def _holding(claim: ResourceClaim, plan: Plan) -> ResourceClaim:
     """The claim as the server shows it once the plan is written."""
-    status = claim.status.model_copy(update={"allocation": plan.allocation})
-    return claim.model_copy(update={"status": status})
+    return claim.replacing("status", allocation=plan.allocation)
 
 
 def _nowhere(spec: ResourceSliceSpec) -> bool:

@@ -99,7 +99,7 @@ class Ownership(Struct, frozen=True):
             for request in claim.spec.devices.requests
         )
         devices = claim.spec.devices.model_copy(update={"requests": requests})
-        return claim.model_copy(update={"spec": claim.spec.model_copy(update={"devices": devices})})
+        return claim.replacing("spec", devices=devices)
 
     def _restricted(self, request: Request) -> Request:
         if request.device_class_name in self.classes or request.allocation_mode == ALL:

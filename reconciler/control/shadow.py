@@ -278,8 +278,7 @@ class Shadow:
 
 
 def _unallocated(claim: ResourceClaim) -> ResourceClaim:
-    status = claim.status.model_copy(update={"allocation": None, "reserved_for": ()})
-    return claim.model_copy(update={"status": status})
+    return claim.replacing("status", allocation=None, reserved_for=())
 
 
 def _devices(claim: ResourceClaim) -> tuple[DeviceID, ...]:

@@ -54,8 +54,7 @@ def with_plans(
     for plan in plans:
         claim = claims.get(plan.claim)
         if claim is not None and claim.allocation is None:
-            status = claim.status.model_copy(update={"allocation": plan.allocation})
-            claims[plan.claim] = claim.model_copy(update={"status": status})
+            claims[plan.claim] = claim.replacing("status", allocation=plan.allocation)
     return claims
 
 

@@ -78,8 +78,7 @@ def split_claim(claim: of_claims.ResourceClaim, alignments: Sequence[preferences
             "config": tuple(_widened(part, parts) for part in devices.config),
         }
     )
-    spec = claim.spec.model_copy(update={"devices": split})
-    return SplitClaim(claim.model_copy(update={"spec": spec}), parts, aligned)
+    return SplitClaim(claim.replacing("spec", devices=split), parts, aligned)
 
 
 def _aligned(
@@ -404,7 +403,7 @@ def _limited(
         return claim
     devices = claim.spec.devices
     more = devices.model_copy(update={"constraints": (*devices.constraints, *limits)})
-    return claim.model_copy(update={"spec": claim.spec.model_copy(update={"devices": more})})
+    return claim.replacing("spec", devices=more)
 
 
 def _original_names(message: str) -> str:

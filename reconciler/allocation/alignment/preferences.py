@@ -254,8 +254,7 @@ def narrowed(claim: api.ResourceClaim, kept: Collection[str]) -> api.ResourceCla
             annotations[PARTITION] = json.dumps(one)
         else:
             del annotations[PARTITION]
-    metadata = claim.metadata.model_copy(update={"annotations": annotations})
-    return claim.model_copy(update={"metadata": metadata})
+    return claim.replacing("metadata", annotations=annotations)
 
 
 def _narrow(preference: dict[str, Any], kept: Collection[str]) -> dict[str, Any] | None:

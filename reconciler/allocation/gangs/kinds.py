@@ -239,8 +239,7 @@ class Kind(Struct, frozen=True, eq=False):
     def with_devices(self, plan: Plan) -> ResourceClaim:
         """A claim that other members use, too, with the devices of a plan."""
         claim = next(claim for claim in self.shared if claim.metadata.uid == plan.uid)
-        status = claim.status.model_copy(update={"allocation": plan.allocation})
-        return claim.model_copy(update={"status": status})
+        return claim.replacing("status", allocation=plan.allocation)
 
     def own_claims(self, member: int) -> list[ResourceClaim]:
         """The claims that only this member uses."""

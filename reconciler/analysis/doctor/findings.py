@@ -357,8 +357,7 @@ def _snapshot(entries: Iterable[Entry], rules: Semantics) -> tuple[Snapshot, dic
         if isinstance(thing, ResourceSlice):
             name = thing.key.name if thing.key.name not in slices else f"{thing.key.name} ({number})"
             slices[name] = entry
-            metadata = thing.metadata.model_copy(update={"name": name})
-            thing = thing.model_copy(update={"metadata": metadata})
+            thing = thing.replacing("metadata", name=name)
         elif isinstance(thing, ResourceClaim):
             thing = with_own_uid(thing)
         objects.append(thing)

@@ -207,7 +207,7 @@ class Relaxation:
 
 def _with(claim: ResourceClaim, requests: tuple[DeviceRequest, ...], constraints: object) -> ResourceClaim:
     devices = claim.spec.devices.model_copy(update={"requests": requests, "constraints": constraints})
-    return claim.model_copy(update={"spec": claim.spec.model_copy(update={"devices": devices})})
+    return claim.replacing("spec", devices=devices)
 
 
 CHUNK = 1 << 16

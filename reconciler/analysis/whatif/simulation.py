@@ -277,11 +277,7 @@ class Simulation:
         """The claims that units before have allocated, as if that were written."""
         found = ((claim, self._plan(claim)) for claim in claims)
         return tuple(
-            claim.model_copy(
-                update={"status": claim.status.model_copy(update={"allocation": plan.allocation})}
-            )
-            for claim, plan in found
-            if plan is not None
+            claim.replacing("status", allocation=plan.allocation) for claim, plan in found if plan is not None
         )
 
     def _plan(self, claim: ResourceClaim) -> Plan | None:

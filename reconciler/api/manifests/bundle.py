@@ -215,27 +215,20 @@ class Claims:
     def typed(self, key: ObjectKey) -> ResourceClaim:
         """A claim as a server would show it."""
         claim = cast("ResourceClaim", self.entries[key].object)
-        metadata = claim.metadata.model_copy(update={"uid": str(key)})
+        owners = claim.metadata.owner_references
         if (pod := self._owners.get(key)) is not None:
-            owner = OwnerReference(kind="Pod", name=pod.key.name, uid=_uid(pod), controller=True)
-            metadata = metadata.model_copy(update={"owner_references": (owner,)})
+            owners = (OwnerReference(kind="Pod", name=pod.key.name, uid=_uid(pod), controller=True),)
         elif (group := self._owning_groups.get(key)) is not None:
-            owner = OwnerReference(
-                api_version=KINDS["PodGroup"].api_versions[0],
-                kind="PodGroup",
-                name=group.key.name,
-                uid=f"group {group.key}",
-                controller=True,
-            )
-            metadata = metadata.model_copy(update={"owner_references": (owner,)})
-        return claim.model_copy(update={"metadata": metadata})
+            version, uid = KINDS["PodGroup"].api_versions[0], f"group {group.key}"
+            owner = OwnerReference(api_version=version, kind="PodGroup", name=group.key.name, uid=uid)
+            owners = (owner.model_copy(update={"controller": True}),)
+        return claim.replacing("metadata", uid=str(key), owner_references=owners)
 
     def _served(self, pod: Pod, source: Entry) -> Pod:
         """A pod whose claims are made, as far as they can be; without any if a server would refuse them."""
         if problem := _invalid_claims(source.raw):
             self.unmade[pod.key] = problem
-            spec = pod.spec.model_copy(update={"resource_claims": ()})
-            return _with_uid(pod).model_copy(update={"spec": spec})
+            return _with_uid(pod).replacing("spec", resource_claims=())
         templates = {entry.name: entry.resource_claim_template_name for entry in pod.spec.resource_claims}
         references = {entry.name: entry.resource_claim_name for entry in pod.spec.resource_claims}
         made = list(pod.status.resource_claim_statuses)
@@ -259,8 +252,8 @@ class Claims:
                     self._owning_groups[key] = group
                 elif self._may_own(pod, key):
                     self._owners[key] = pod
-        status = pod.status.model_copy(update={"resource_claim_statuses": tuple(made)})
-        return _with_uid(self._with_special_claim(pod.model_copy(update={"status": status}), source))
+        served = pod.replacing("status", resource_claim_statuses=tuple(made))
+        return _with_uid(self._with_special_claim(served, source))
 
     def _with_special_claim(self, pod: Pod, source: Entry) -> Pod:
         """A gated pod with the claim that kube-scheduler would make for its extended resources, if any."""
@@ -319,13 +312,12 @@ def _uid(pod: Pod) -> str:
 
 
 def _with_uid(pod: Pod) -> Pod:
-    return pod.model_copy(update={"metadata": pod.metadata.model_copy(update={"uid": _uid(pod)})})
+    return pod.replacing("metadata", uid=_uid(pod))
 
 
 def with_own_uid(claim: ResourceClaim) -> ResourceClaim:
     """The claim with its namespace and name as its uid."""
-    metadata = claim.metadata.model_copy(update={"uid": str(claim.key)})
-    return claim.model_copy(update={"metadata": metadata})
+    return claim.replacing("metadata", uid=str(claim.key))
 
 
 Raw = Mapping[str, Any]

@@ -255,16 +255,14 @@ def shared_requests(
 def with_special_claim(pod: Pod, name: str) -> Pod:
     """The pod as kube-scheduler leaves it once it has made its special claim."""
     found = ExtendedResourceClaimStatus(resource_claim_name=name)
-    status = pod.status.model_copy(update={"extended_resource_claim_status": found})
-    return pod.model_copy(update={"status": status})
+    return pod.replacing("status", extended_resource_claim_status=found)
 
 
 def typed_special_claim(pod: Pod, served: Mapping[str, str]) -> ResourceClaim:
     """`special_claim` as an object. No claim on a server has its uid."""
     claim = reading.typed(special_claim(pod, served))
     assert isinstance(claim, ResourceClaim)
-    metadata = claim.metadata.model_copy(update={"uid": f"special {pod.metadata.uid}"})
-    return claim.model_copy(update={"metadata": metadata})
+    return claim.replacing("metadata", uid=f"special {pod.metadata.uid}")
 
 
 def special_name(pod: Pod) -> str:

@@ -120,3 +120,7 @@ class ApiObject(Model):
         """Cached: it is read a dozen times for each allocation."""
         metadata = self.metadata
         return ObjectKey(metadata.namespace, metadata.name)
+
+    def replacing(self, part: str, **fields: object) -> Self:
+        """The same with other fields in its `metadata`, `spec` or `status`."""
+        return self.model_copy(update={part: getattr(self, part).model_copy(update=fields)})

@@ -55,7 +55,7 @@ def unpinned(pod: Pod, node: str) -> Pod:
     """The pod without the requirements that `pin` adds for a node, and bound to no node."""
     selector = required(pod)
     if selector is None:
-        return pod.model_copy(update={"spec": pod.spec.model_copy(update={"node_name": ""})})
+        return pod.replacing("spec", node_name="")
     terms = [
         term.model_copy(
             update={
@@ -73,9 +73,7 @@ def unpinned(pod: Pod, node: str) -> Pod:
     without = None if only_pin else selector.model_copy(update={"node_selector_terms": tuple(terms)})
     node_affinity = NodeAffinity(required_during_scheduling_ignored_during_execution=without)
     affinity = (pod.spec.affinity or Affinity()).model_copy(update={"node_affinity": node_affinity})
-    return pod.model_copy(
-        update={"spec": pod.spec.model_copy(update={"node_name": "", "affinity": affinity})}
-    )
+    return pod.replacing("spec", node_name="", affinity=affinity)
 
 
 def required(pod: Pod) -> NodeSelector | None:

@@ -86,8 +86,7 @@ def _plain(value: object) -> object:
     if isinstance(value, Model):
         if isinstance(value, ApiObject) and APPLIED in value.metadata.annotations:
             kept = {name: text for name, text in value.metadata.annotations.items() if name != APPLIED}
-            metadata = value.metadata.model_copy(update={"annotations": kept})
-            value = value.model_copy(update={"metadata": metadata})
+            value = value.replacing("metadata", annotations=kept)
         json = msgspec.Raw(
             value.model_dump_json(by_alias=True, exclude_unset=True, exclude_none=True).encode()
         )

@@ -104,14 +104,8 @@ def _members(
     made, shared, held = _claims(first, workload, known, restricted)
     for number in range(asked.count):
         name = f"{workload.key.name} {asked.name} {number}"
-        metadata = first.metadata.model_copy(update={"name": name})
-        own = tuple(
-            claim.model_copy(
-                update={"metadata": claim.metadata.model_copy(update={"uid": f"workload {name} {at}"})}
-            )
-            for at, claim in enumerate(made)
-        )
-        yield Member(first.model_copy(update={"metadata": metadata}), (*own, *shared), held)
+        own = (claim.replacing("metadata", uid=f"workload {name} {at}") for at, claim in enumerate(made))
+        yield Member(first.replacing("metadata", name=name), (*own, *shared), held)
 
 
 def _pod(asked: WorkloadPodSet, workload: Workload, known: Known) -> Pod:
@@ -135,7 +129,7 @@ def _pod(asked: WorkloadPodSet, workload: Workload, known: Known) -> Pod:
     }
     pod = cast("Pod", read(with_label_keys(raw)))
     priority = pod.spec.priority if pod.spec.priority is not None else workload.spec.priority
-    return pod.model_copy(update={"spec": pod.spec.model_copy(update={"priority": priority})})
+    return pod.replacing("spec", priority=priority)
 
 
 def _of_flavors(

@@ -116,7 +116,7 @@ class PodGroups(Forkable):
         found = {key: value for key, value in given.items() if value is not None}
         if all(getattr(pod.spec, key) == value for key, value in found.items()):
             return pod
-        return pod.model_copy(update={"spec": pod.spec.model_copy(update=found)})
+        return pod.replacing("spec", **found)
 
     def note(self, change: Change) -> frozenset[GangKey]:
         """Apply a change of groups. Returns the gangs that it concerns."""
