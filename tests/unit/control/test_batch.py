@@ -133,7 +133,7 @@ async def test_the_journal_decides_each_unit_of_a_batch_again_in_the_same_way(tm
     assert (tally.unknown, tally.same + len(tally.different)) == (0, 8)
 
 
-@pytest.mark.parametrize("seed", seeds(28 * FACTOR))
+@pytest.mark.parametrize("seed", seeds(40 * FACTOR))
 async def test_every_grant_is_that_of_a_decision_of_its_own(seed: int, monkeypatch: pytest.MonkeyPatch):
     """Claims and pods of a few templates come and go, nodes and slices change, writes are slow and fail.
 
