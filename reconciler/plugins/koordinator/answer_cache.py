@@ -16,11 +16,11 @@ from reconciler.plugins.koordinator.demand import Demand, Failure, read_demand
 from reconciler.plugins.koordinator.vocabulary import Rules
 from reconciler.state.caches import Recent
 
-MOST_ANSWERS = 1 << 13
+MOST_ANSWERS = 1 << 14
 """Answers that are kept at least; at most twice as many."""
 
 
-MOST_DEMANDS = 1 << 9
+MOST_DEMANDS = 1 << 10
 """Demands that are kept at least; at most twice as many."""
 
 
@@ -83,7 +83,7 @@ class Numbers:
         return found
 
 
-MOST_FILTERS = 256
+MOST_FILTERS = 512
 """Demands in the cache at least; at most twice as many."""
 FEW = 4
 """Up to this number of changed machines, evaluating each is faster than one pass over all."""
