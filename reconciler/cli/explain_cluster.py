@@ -20,7 +20,7 @@ from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.plan import Granted, Unsatisfied
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.storage import STORAGE
-from reconciler.api.plugins import kinds_of_plugins, serving
+from reconciler.api.plugins import classes_first, kinds_of_plugins, serving
 from reconciler.api.versions.reading import read
 from reconciler.cli.cluster import KINDS, held_room_lines, list_objects, split_held_room, waits_for_volumes
 from reconciler.cli.connection import Connection
@@ -145,7 +145,9 @@ async def ask_cluster(
     if (plugin := next(filter(None, map(serving, _named(raws, key))), None)) is not None:
         kinds = tuple(model.__name__ for model in plugin.models.values())
         raws += await list_objects(kinds, connection._replace(held_room=()))
-        return pod_of_plugin(raws, rules, key, options)
+        first = classes_first(read_valid(one for one in raws if one["kind"] in {"DeviceClass", *kinds}))
+        if any(serving(pod, first) for pod in _named(raws, key)):
+            return pod_of_plugin(raws, rules, key, options)
     if refused is not None:
         raise refused
     return on_cluster(raws, rules, key, of_pod=True, policies=policies, held=held)

@@ -233,7 +233,8 @@ class Asking:
         pod = self._store.pods.get(key)
         if pod is None:
             raise NoAnswer(f"there is no pod {key}{similar_key(key, self._store.pods)}")
-        if not pod.spec.resource_claims and (plugin := serving(pod)) is not None:
+        plugin = serving(pod, self._store.supply.classes)
+        if not pod.spec.resource_claims and plugin is not None:
             why = f"the pod requests {plugin.title}; room is made for ResourceClaims only"
             return Waiting(None, f"{why}; `whatif --without` shows what a removal would change")
         gang = gang_of(pod)

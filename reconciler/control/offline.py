@@ -16,6 +16,7 @@ from reconciler.allocation.pod_devices import PodDevices, PodGrant, PodRefusal
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.manifests.bundle import Bundle, Claims, storage_of
 from reconciler.api.manifests.inferred_nodes import InferredNodes, infer_nodes
+from reconciler.api.migrate.special_claims import served_by_classes
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import FINALIZER, DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Namespace, Node, Pod, claims_of, is_live
@@ -24,7 +25,7 @@ from reconciler.api.objects.meta import ApiObject, ObjectKey, PoolID
 from reconciler.api.objects.plan import Granted, Plan, Reason, Unsatisfied
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice, ResourceSliceSpec
-from reconciler.api.plugins import PLUGINS
+from reconciler.api.plugins import PLUGINS, classes_first, serving
 from reconciler.control.handler import Blocked, Decide
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import DELETING, NOT_FOUND, NOT_MADE, Planner
@@ -177,7 +178,9 @@ class _Run:
         self._claims = Claims(bundle, rules)
         self._store, self._roster = Store(rules), Roster()
         slices, others = bundle.of(ResourceSlice), list(bundle.objects())
-        found = ((plugin, plugin.offline(others, self._claims.pods, options)) for plugin in PLUGINS)
+        self._first = classes_first(others)
+        pods = [pod for pod in self._claims.pods if not served_by_classes(pod, self._first)]
+        found = ((plugin, plugin.offline(others, pods, options)) for plugin in PLUGINS)
         self._devices: list[tuple[Any, PodDevices]] = [one for one in found if one[1] is not None]
         self._pods = PodReport(notes=[note for _, part in self._devices for note in part.notes])
         with_devices = [node for _, part in self._devices for node in part.nodes]
@@ -255,7 +258,7 @@ class _Run:
                 self._decide_gang(gang, self._gangs)
             return
         for plugin, part in self._devices:
-            if plugin.requests(pod) and not plugin.holds(pod):
+            if serving(pod, self._first) is plugin and not plugin.holds(pod):
                 self._decide_devices(pod, part)
                 return
         waiting = tuple(key for key in claims_of(pod) if self._waits(key))

@@ -17,7 +17,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Unsatisfied
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.similar_names import similar_key
-from reconciler.api.plugins import holding, serving
+from reconciler.api.plugins import classes_first, holding, serving
 from reconciler.control.handler import Blocked
 from reconciler.control.offline import Question, decide, made_by_scheduler
 from reconciler.state.devices.snapshot import Snapshot
@@ -102,7 +102,7 @@ def in_manifests(
     """
     if of_pod:
         pod = next((one for one in bundle.of(Pod) if one.key == key), None)
-        if pod is not None and serving(pod) is not None:
+        if pod is not None and serving(pod, classes_first(bundle.objects())) is not None:
             return _of_plugin(pod, bundle, rules, steps, policies, options, on_question)
     matching: list[Question] = []
     notes: list[str] = []

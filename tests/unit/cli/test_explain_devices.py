@@ -9,6 +9,7 @@ from click.testing import CliRunner, Result
 
 from reconciler.cli import main
 from reconciler.plugins.koordinator import vocabulary
+from tests.tools.builders import device_class, gpu_slice
 from tests.tools.koordinator_builders import gpu, nic
 from tests.tools.koordinator_cluster import KoordinatorCluster, machine, node, wants
 from tests.tools.processes import answered
@@ -103,6 +104,25 @@ def test_without_a_device_object_the_pod_is_explained_too():
     result = explain("p", objects=[wants("p", ONE)])
     assert result.exit_code == 1
     assert result.stdout.startswith("pod default/p: NoDevicesOfType: no node has a Device object")
+
+
+SERVED = device_class("gpu")
+SERVED["spec"]["extendedResourceName"] = "nvidia.com/gpu"
+
+
+def test_a_class_serves_the_same_name_unless_there_are_device_objects():
+    some = [SERVED, gpu_slice("n1"), node("n1"), wants("p", ONE)]
+    result = explain("p", objects=some)
+    assert (result.exit_code, "p-extended-resources" in result.stdout) == (0, True), result.output
+    result = explain("p", objects=[*some, machine("n", gpu(0))])
+    assert "p-extended-resources" not in result.stdout
+
+
+@pytest.mark.loopback
+async def test_a_class_of_a_cluster_serves_the_same_name():
+    cluster = KoordinatorCluster([SERVED, gpu_slice("n1"), node("n1"), wants("p", ONE)])
+    result = await answered(cluster.api, "explain", "--pod", "p")
+    assert (result.exit_code, "p-extended-resources" in result.stdout) == (0, True), result.output
 
 
 def test_the_release_can_be_asked():

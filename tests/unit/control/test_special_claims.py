@@ -21,9 +21,9 @@ from tests.tools.checkout import ROOT
 GPU = "example.com/gpu"
 
 
-def gpu_class() -> Object:
+def gpu_class(resource: str = GPU) -> Object:
     made = device_class("gpu")
-    made["spec"]["extendedResourceName"] = GPU
+    made["spec"]["extendedResourceName"] = resource
     return made
 
 
@@ -49,9 +49,14 @@ def decided(*objects: Object, rules: Semantics | None = None) -> Report:
     return decide(read(*objects), rules or Semantics())
 
 
-@pytest.mark.parametrize("resource", [GPU, "deviceclass.resource.kubernetes.io/gpu"])
+NVIDIA = "nvidia.com/gpu"
+"""Also a name of Koordinator's devices, of which there are none here"""
+
+
+@pytest.mark.parametrize("resource", [GPU, NVIDIA, "deviceclass.resource.kubernetes.io/gpu"])
 def test_a_gated_pod_gets_node_and_devices_for_the_claim_that_will_be_made(resource: str):
-    report = decided(gpu_class(), gpu_slice("n1", 3), node("n1"), gated("p", resource), gated("q", resource))
+    serves = gpu_class(NVIDIA if resource == NVIDIA else GPU)
+    report = decided(serves, gpu_slice("n1", 3), node("n1"), gated("p", resource), gated("q", resource))
     first, second = report.answers
     assert isinstance(first.outcome, Granted)
     assert first.outcome.node == "n1"
