@@ -1,15 +1,20 @@
 """Every parser of text from outside, and what it may raise: nothing else may come of any text."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
+from random import Random
 from typing import Any, NamedTuple, cast
 
 from reconciler.allocation.alignment.preferences import JOINT, PARTITION, alignments, partition_preference
 from reconciler.api.manifests import documents
 from reconciler.api.manifests.documents import Document
+from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import ResourceClaim
+from reconciler.api.objects.core import Pod
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.selectors import NodeSelector
 from reconciler.api.objects.semver import Semver
@@ -21,9 +26,11 @@ from reconciler.api.versions.reading import is_ours, read, to_v1
 from reconciler.cel.program import compile_selector
 from reconciler.cluster.events import Cursor, cut_listing, listed
 from reconciler.cluster.kinds import Resource
+from reconciler.control.special_claims import HANDED_OVER, HandOverTerms, SpecialClaims
 from reconciler.errors import Malformed, Rejected, Relist, Retry
 from reconciler.ha.shard import parse_shard
 from reconciler.plugins.koordinator import annotations as koordinator
+from tests.tools.unit_pictures import intake
 
 
 class Parser(NamedTuple):
@@ -122,6 +129,35 @@ def _written(kind: ServedKind, spec: str) -> object:
     return made
 
 
+async def _hand_over(text: str, node: str = "n") -> str:
+    """What is held for a pod whose annotation says anything: its node at most, for a minute at most."""
+    pod = {"metadata": {"name": "p", "namespace": "n", "uid": "u"}, "spec": {"nodeName": node}}
+    pod["metadata"]["annotations"] = {HANDED_OVER: text}  # type: ignore[assignment]
+    picture = intake()
+    moment = datetime(2026, 1, 1, tzinfo=UTC)
+    terms = HandOverTerms(lambda: 0.0, lambda: moment, seconds=60.0, calm=5.0)
+    delta = picture.store.apply(Changed("Pod", Pod.model_validate(pod)))
+    SpecialClaims(picture.store, picture.roster, picture.nominating, terms).note(delta)
+    held = list(picture.store.nominations)
+    assert all(one.until <= 60.0 and {place.node for place in one.places} == {node} for one in held)
+    return "held" if held else "nothing is held"
+
+
+STAMPS = ("2026-01-01T00:00:30Z", "2026-01-01", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00+23:59", "x", "")
+
+
+def handed_over(seed: int) -> str:
+    """The same for a text that was right, or nearly, and is broken in some places."""
+    random = Random(f"handedOver {seed}")
+    text = f"{random.choice(STAMPS)} {random.choice(('d', 'd,e', ',', '', 'é', 'x' * 999))}"
+    for _ in range(random.randrange(4)):
+        at = random.randrange(len(text) + 1)
+        text = (
+            text[:at] + random.choice((" ", ",", "Z", "-", "9" * 9, "\0")) + text[at + random.randrange(3) :]
+        )
+    return asyncio.run(_hand_over(text, random.choice(("n", "gone", ""))))
+
+
 PARSERS = {
     "quantity": Parser(Quantity.parse, (ValueError,)),
     "semver": Parser(Semver.parse, (ValueError,)),
@@ -143,6 +179,7 @@ PARSERS = {
     ),
     "the spec of a Workload": Parser(partial(_written, WORKLOAD), (ValueError, RecursionError)),
     "the spec of a taint rule": Parser(partial(_written, TAINT_RULE), (ValueError, RecursionError)),
+    "the annotation handed-over": Parser(lambda text: asyncio.run(_hand_over(text)), ()),
     "a shard": Parser(parse_shard, (Rejected,)),
 }
 

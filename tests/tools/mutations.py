@@ -3,9 +3,10 @@
 `python -m tests.tools.mutations --first 0 --cases 10000` breaks each family of fields so often.
 """
 
+import asyncio
 import copy
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from random import Random
 from typing import Any, NamedTuple
@@ -16,7 +17,7 @@ from reconciler.allocation.dra.allocate import allocate
 from reconciler.api.manifests.bundle import bundle
 from reconciler.api.manifests.documents import Document, Origin
 from reconciler.api.objects.claims import ResourceClaim
-from reconciler.api.objects.meta import ApiObject
+from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.plan import Granted, Unsatisfied
 from reconciler.api.objects.semantics import GATES, Semantics
 from reconciler.api.validation import served_kinds
@@ -24,11 +25,17 @@ from reconciler.api.validation.fields import WrongType
 from reconciler.api.validation.kinds import Review
 from reconciler.api.versions.reading import read
 from reconciler.cel.refusals import REFUSES
+from reconciler.cluster.client import Client
+from reconciler.cluster.pod_writer import EVICTION_REQUEST, REQUESTER, EvictionRequests
 from reconciler.control.offline import decide
-from reconciler.errors import Malformed
+from reconciler.embedded import ApiServer
+from reconciler.errors import Malformed, Retry
 from reconciler.state.trial import store_of
 from tests.tools.allocation_world import numbered
 from tests.tools.builders import Object, claim, device, device_class, match, node, request, resource_slice
+from tests.tools.driving import call
+from tests.tools.fuzzed_parsers import handed_over
+from tests.tools.simulation.memory import InMemory
 
 RULES = Semantics(gates=frozenset(GATES))
 KIND_OF = {
@@ -39,6 +46,8 @@ KIND_OF = {
     "PodGroup": served_kinds.POD_GROUP,
     "CompositePodGroup": served_kinds.COMPOSITE_GROUP,
 }
+WHOLE = ("Pod", "EvictionRequest")
+"""Kinds of which all of the object is broken, not only its spec"""
 Path = tuple[str | int, ...]
 
 
@@ -213,6 +222,19 @@ def _extended() -> Family:
     )
 
 
+def _request() -> Family:
+    """A request for the eviction of a pod that others answered."""
+    conditions = [{"type": "Failed", "status": "True"}, {"type": "Evicted", "status": "False"}]
+    made = {
+        "apiVersion": EVICTION_REQUEST.api_version,
+        "kind": EVICTION_REQUEST.kind,
+        "metadata": {"name": "dra-reconciler-u", "namespace": "default"},
+        "spec": {"target": {"pod": {"name": "p", "uid": "u"}}, "requester": REQUESTER, "intent": "Eviction"},
+        "status": {"conditions": conditions},
+    }
+    return Family((made,), tuple((0, (key,)) for key in ("spec", "status")))
+
+
 FAMILIES: Mapping[str, Family] = {
     "derivedAttributes": _derived(),
     "nodeAllocatableResources": _node_resources(),
@@ -268,7 +290,7 @@ def mutated(family: Family, random: Random) -> tuple[Object, ...]:
     objects = copy.deepcopy(family.objects)
     for _ in range(random.choice((1, 1, 1, 2, 3))):
         at, path = random.choice(family.fields)
-        holder: Any = objects[at] if objects[at]["kind"] == "Pod" else objects[at]["spec"]
+        holder: Any = objects[at] if objects[at]["kind"] in WHOLE else objects[at]["spec"]
         with suppress(KeyError, IndexError, TypeError):  # broken before
             for step in path[:-1]:
                 holder = holder[step]
@@ -383,16 +405,41 @@ def _causes(objects: tuple[Object, ...]) -> Iterator[str]:
             yield cause.field
 
 
+def asked(seed: int) -> str:
+    """What becomes of a broken EvictionRequest on the server, and of its status with who asks again."""
+    (broken,) = mutated(REQUEST, Random(f"evictionRequests {seed}"))
+    path, api = "/apis/lifecycle.k8s.io/v1alpha1/namespaces/default/evictionrequests", ApiServer()
+    status, answer = call(api, "POST", path, {**REQUEST.objects[0], "spec": broken.get("spec")})
+    if status != 201:
+        causes = answer["details"]["causes"] if status == 422 else [{"field": "spec", **answer}]
+        assert status in (400, 422), answer
+        assert all(one["field"].startswith("spec") and one["message"] for one in causes), answer
+        return "refused"
+    wrote, answer = call(api, "PUT", f"{path}/dra-reconciler-u/status", {**answer, **broken})
+    assert wrote in (200, 400, 422), answer
+    with suppress(Retry):  # half a surrogate, which is no JSON
+        waits = asyncio.run(EvictionRequests(Client(InMemory(api))).ask(ObjectKey("default", "p"), "u"))
+        return "waited for" if waits else "evicted at once"
+    return "asked again"
+
+
+REQUEST = _request()
+ALONE: Mapping[str, Callable[[int], str]] = {"evictionRequests": asked, "handedOver": handed_over}
+"""Neither claims nor pods that wait: each with a decision of its own"""
+
+
 @click.command()
 @click.option("--first", default=0, show_default=True)
 @click.option("--cases", default=10_000, show_default=True)
 def main(first: int, cases: int) -> None:
     """Break each family of fields so often."""
+    seeds = range(first, first + cases)
     for name in FAMILIES:
-        _tell(name, Counter(outcome(name, seed) for seed in range(first, first + cases)))
+        _tell(name, Counter(outcome(name, seed) for seed in seeds))
     for name, family in OF_PODS.items():
-        seeds = range(first, first + cases)
         _tell(name, Counter(decided(mutated(family, Random(f"{name} {seed}"))) for seed in seeds))
+    for name, run in ALONE.items():
+        _tell(name, Counter(map(run, seeds)))
 
 
 def _tell(name: str, counts: Counter[str]) -> None:

@@ -15,7 +15,7 @@ from reconciler.api.versions.reading import read
 from reconciler.state.trial import store_of
 from tests.tools.examples import examples
 from tests.tools.fuzzed_parsers import CORPUS, PARSERS, survives
-from tests.tools.mutations import FAMILIES, GOOD, OF_PODS, RULES, decided, mutated, outcome
+from tests.tools.mutations import ALONE, FAMILIES, GOOD, OF_PODS, RULES, decided, mutated, outcome
 
 WORDS = st.sampled_from(
     [
@@ -89,3 +89,8 @@ def test_broken_manifests_are_refused_alone(name: str, wanted: int):
     assert decided(OF_PODS[name].objects) == f"{wanted} granted"
     for seed in range(25):
         decided(mutated(OF_PODS[name], Random(f"{name} {seed}")))
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_what_others_write_about_pods_is_refused_or_read(name: str):
+    assert len({ALONE[name](seed) for seed in range(40)}) > 1
