@@ -162,8 +162,8 @@ class _OptionCounts(Struct):
     wanted: Amounts
     """() devices that a node must have; 0 for mode All, which has no minimum. An int compares slower"""
     current: Available | None = None
-    selected: bool = False
-    """Whether the node selector of some device says which nodes reach it"""
+    selected: tuple[Rows, Rows] | None = None
+    """(M,) positions of nodes and (M,) codes of the selectors of its devices that match them; None without"""
 
     @classmethod
     def of(cls, option: RequestOption) -> "_OptionCounts":
@@ -176,8 +176,12 @@ class _OptionCounts(Struct):
             current.follow(snapshot)
             return False
         current = self.current = available(self.option, snapshot)
-        selectors = snapshot.fleet.codes["selector"]
-        self.selected = not current.local and bool((selectors[current.concerned] >= 0).any())
+        self.selected = None
+        own = snapshot.fleet.codes["selector"][current.concerned]
+        if not current.local and (own >= 0).any():
+            nodes, selectors = snapshot.topology.selected.pairs
+            kept = np.isin(selectors, own)
+            self.selected = nodes[kept].astype(np.intp), selectors[kept].astype(np.intp)
         return True
 
 
@@ -216,43 +220,44 @@ class NodeFilter:
             renewed |= counts.follow(snapshot)
         if renewed:
             self.generation += 1
-            without_error = not any(_current(counts).fails for counts in self._options)
-            self._plain = bool(self._counts) and self.least is None and without_error
+            self.failing = np.zeros(len(self._codes), dtype=np.bool_)
+            for counts in self._options:
+                self.failing |= _current(counts).failing[self._codes]
+            self._plain = bool(self._counts) and self.least is None and not self.failing.any()
         if renewed or self._serial != snapshot.occupancy.serial:
             self._serial = snapshot.occupancy.serial
-            self._judge(snapshot.topology)
+            self._judge()
 
-    def _judge(self, topology: Topology) -> None:
+    def _judge(self) -> None:
         if self._plain:
-            self.open = self._suffices(self._counts[0][0], topology)
+            self.open = self._suffices(self._counts[0][0])
             for (counts,) in self._counts[1:]:
-                self.open &= self._suffices(counts, topology)
+                self.open &= self._suffices(counts)
             return
         size = len(self._codes)
-        self.failing = np.zeros(size, dtype=np.bool_)
         self.open = np.ones(size, dtype=np.bool_)
-        least = np.zeros(size, dtype=np.int64)
+        least = np.full(size, len(self._options))
         for of_slot in self._counts:
-            lacking = np.ones(size, dtype=np.bool_)
+            enough = np.zeros(size, dtype=np.bool_)
             for counts in of_slot:
-                if _current(counts).fails:
-                    self.failing |= _current(counts).failing[self._codes]
-                lacking &= ~self._suffices(counts, topology)
-                least += lacking  # the rank is how many alternatives come before one that suffices
-            self.open &= ~lacking
-        if self.least is not None:
+                enough |= self._suffices(counts)
+                least -= enough  # the rank is how many alternatives come before one that suffices
+            self.open &= enough
+        if np.count_nonzero(self.failing):
+            self.open |= self.failing
             least[self.failing] = 0  # the rank behind an error is not known
+        if self.least is not None:
             self.least = least
-        self.open |= self.failing
 
-    def _suffices(self, counts: _OptionCounts, topology: Topology) -> Mask:
+    def _suffices(self, counts: _OptionCounts) -> Mask:
         """(N,) nodes with enough devices for a request option."""
         current = _current(counts)
         if current.local:  # fewer numbers are compared than looked up
             return (current.per_node >= counts.wanted).take(self._codes)
         have = current.per_node[self._codes] + current.spanning
-        if counts.selected:
-            have += topology.selected.sums(current.per_selector)
+        if counts.selected is not None:
+            nodes, selectors = counts.selected
+            have = have + np.bincount(nodes, current.per_selector[selectors], len(have))
         enough: Mask = have >= counts.wanted
         return enough
 

@@ -6,7 +6,7 @@ from itertools import chain
 
 import numpy as np
 
-from kernels.types import Amounts, Codes, Rows
+from kernels.types import Codes
 from reconciler.api.objects.semantics import Semantics
 from reconciler.state.devices.encoding.block import Block
 from reconciler.state.devices.encoding.vocabulary import Vocabulary
@@ -137,18 +137,3 @@ class SelectedNodes:
         if len(numbers):
             numbers = numbers[np.concatenate([[True], numbers[1:] != numbers[:-1]])]
         return (numbers // known).astype(np.int32), (numbers % known).astype(np.int32)
-
-    def sums(self, per_selector: Amounts) -> Amounts:
-        """(nodes,) of each node, the sum of the values (Q,) of the selectors that match it."""
-        found = np.zeros(len(self._names), dtype=np.int64)
-        nodes, first, selectors = self._runs
-        if len(nodes):
-            found[nodes] = np.add.reduceat(per_selector[selectors], first)
-        return found
-
-    @cached_property
-    def _runs(self) -> tuple[Codes, Rows, Rows]:
-        """(n,) the nodes in `pairs`, (n,) where each begins there, and (M,) the selectors as indices."""
-        nodes, selectors = self.pairs
-        first = np.flatnonzero(np.diff(nodes, prepend=-1))
-        return nodes[first], first, selectors.astype(np.intp)
