@@ -71,7 +71,8 @@ def versions(
     change: Notice, model: type[T] | tuple[type[T], ...], known: Iterable[ObjectKey] = ()
 ) -> list[tuple[ObjectKey, T | None]]:
     """The objects of some classes in a change, with their newest versions: None for one that is gone or
-    cannot be read. `known` are those of the kind so far, of which a list drops some.
+    cannot be read. `known` are those of the kind so far, of which a list drops some. Pass no list made for
+    this call: it is read for lists only, and most changes are of one object.
     """
     match change:
         case Changed(object=thing) if isinstance(thing, model):

@@ -93,7 +93,7 @@ class KueueObjects:
     def take(self, change: Notice) -> None:
         """The sink of the watches of `KINDS`."""
         shelf = self._shelf(change.kind)
-        for key, thing in versions(change, ApiObject, [*shelf]):
+        for key, thing in versions(change, ApiObject, shelf):
             shelf.pop(key, None)
             if thing is not None:
                 shelf[key] = thing

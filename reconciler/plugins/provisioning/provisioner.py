@@ -174,7 +174,7 @@ class Provisioner:
 
     def take(self, change: Notice) -> None:
         """The sink of the watch of ProvisioningRequests."""
-        for key, request in versions(change, objects.ProvisioningRequest, [*self._requests]):
+        for key, request in versions(change, objects.ProvisioningRequest, self._requests):
             self._requests.pop(key, None)
             if request is not None:
                 self._requests[key] = request

@@ -102,7 +102,7 @@ class Nodes(Forkable):
                 self.residents.namespaces_changed()
                 return True
             return self.volumes.note(change)
-        found = versions(change, Node, [ObjectKey("", name) for name in self._node])
+        found = versions(change, Node, (ObjectKey("", name) for name in self._node))
         changed = [self._drop(key.name) if node is None else self._put(node) for key, node in found]
         return any(changed)
 

@@ -123,7 +123,7 @@ class PodGroups(Forkable):
         source = KINDS.get(change.kind)
         if source is None:
             return frozenset()
-        known = [ObjectKey(gang.namespace, gang.name) for gang in self.known(source)]
+        known = (ObjectKey(gang.namespace, gang.name) for gang in self.known(source))
         found = versions(change, GROUPS, known)
         sources = [source if group is None else KINDS[type(group).__name__] for _, group in found]
         changed = [self._put(_key(key, of), group) for (key, group), of in zip(found, sources, strict=True)]

@@ -80,7 +80,7 @@ class Namespaces(Forkable):
         if change.kind != KIND:
             return False
         changed = False
-        for key, one in versions(change, Namespace, [known.key for known in self._known.values()]):
+        for key, one in versions(change, Namespace, (known.key for known in self._known.values())):
             before = self._known.pop(key.name, None)
             if one is not None:
                 self._known[key.name] = one

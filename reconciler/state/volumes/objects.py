@@ -65,7 +65,7 @@ class StorageObjects:
         kind = change.kind
         pairs = [
             self._drop(kind, key) if thing is None else self._put(kind, thing)
-            for key, thing in versions(change, ApiObject, [one.key for one in self._shelf(kind).values()])
+            for key, thing in versions(change, ApiObject, (one.key for one in self._shelf(kind).values()))
         ]
         found = [(before, after) for before, after in pairs if _relevant(before) != _relevant(after)]
         self.serial += bool(found)
