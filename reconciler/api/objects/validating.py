@@ -97,8 +97,13 @@ def _said(problem: Mapping[str, Any]) -> tuple[str, str]:
     got = problem.get("input")
     if isinstance(got, str | int | float) and got != "" and repr(got) not in reason:
         reason = f"{reason}, got {got if isinstance(got, bool) else repr(got)[:80]}"
-    field = problem.get("ctx", {}).get("field") if problem["type"] == MISPLACED else None
-    return _path((*problem["loc"], field) if field else problem["loc"]), reason
+    return _path(place_of(problem)), reason
+
+
+def place_of(problem: Mapping[str, Any]) -> tuple[int | str, ...]:
+    """Where an error of pydantic is. A model that refuses a field knows its name."""
+    loc: tuple[int | str, ...] = problem["loc"]
+    return (*loc, problem["ctx"]["field"]) if problem["type"] == MISPLACED else loc
 
 
 def said_plainly(problem: Mapping[str, Any]) -> str:
@@ -190,7 +195,7 @@ def validated_annotation(
         with suppress(ValidationError, RecursionError):  # null is absent, as in all objects of the API
             return shape.validate_python(without_nulls(value))
         first = exc.errors()[0]
-        at = path_in_text([part for part in first["loc"] if part != _KEY])
+        at = path_in_text([part for part in place_of(first) if part != _KEY])
         path = ".".join(map(str, at))
         why = said_plainly(first)
         raise Malformed(subject, annotation, f"{path}: {why}" if path else why) from exc

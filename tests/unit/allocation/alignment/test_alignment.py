@@ -96,7 +96,7 @@ def test_pairs_keep_the_constraints_and_the_configuration_of_the_claim():
     [
         pytest.param({"requests": ["gpus"]}, "there is no request gpus", id="request"),
         pytest.param({"required": "rack"}, "required is rack", id="required"),
-        pytest.param({"tier": []}, "tier", id="a slip"),
+        pytest.param({"tier": []}, "joint-allocation: 0.tier: is not known", id="a slip"),
         pytest.param({"pairs": True}, "same count", id="pairs"),
         pytest.param([{}] * 9, "at most 8", id="too many"),
         pytest.param("near", "joint-allocation", id="no object"),
@@ -118,11 +118,12 @@ def test_json_with_a_comment_is_refused_with_its_place():
     assert "line 1 column" in outcome.message
 
 
-def test_a_class_with_a_wrong_configuration_is_named():
-    config = {"apiVersion": "dra-reconciler.io/v1alpha1", "kind": "JointAllocation", "tiers": "x"}
+@pytest.mark.parametrize("wrong", [{"tiers": "x"}, {"tier": []}])
+def test_a_class_with_a_wrong_configuration_is_named(wrong: dict[str, Any]):
+    config = {"apiVersion": "dra-reconciler.io/v1alpha1", "kind": "JointAllocation", **wrong}
     outcome = answer([*classes(gpu=[config]), *EIGHT], gpu_nic_claim("c", 1, 1))
     assert isinstance(outcome, Unsatisfied)
-    assert "class gpu: spec.config[0].opaque.parameters: tiers" in outcome.message
+    assert f"class gpu: spec.config[0].opaque.parameters: {next(iter(wrong))}: " in outcome.message
 
 
 # -- against trying everything
