@@ -23,7 +23,7 @@ from reconciler.cli.input import read_files
 from reconciler.cli.names import completing
 from reconciler.cli.output import Console, echo_value, plain, print_line, remark, track_progress, wrapped
 from reconciler.cli.rule_options import koordinator_semantics_option, policy_options
-from reconciler.errors import counted
+from reconciler.errors import Rejected, counted
 from reconciler.library.explaining import Situation, in_manifests
 
 FITS = "Allocatable"
@@ -130,6 +130,17 @@ def _known_reason(_ctx: click.Context, _option: click.Parameter, reason: str | N
     return reason
 
 
+def _selector(_ctx: click.Context, _option: click.Parameter, labels: str | None) -> str | None:
+    if labels:
+        from reconciler.embedded.reading import label_predicate  # noqa: PLC0415 - only for this option
+
+        try:
+            label_predicate(labels)
+        except Rejected as exc:
+            raise click.BadParameter(str(exc)) from exc
+    return labels
+
+
 @click.command()
 @click.argument(
     "target",
@@ -142,7 +153,13 @@ def _known_reason(_ctx: click.Context, _option: click.Parameter, reason: str | N
     "--pod", "of_pod", is_flag=True, help="The name is that of a pod, as pod/NAME: explain all its claims."
 )
 @click.option("-A", "--all-namespaces", "everywhere", is_flag=True, help="List what is pending anywhere.")
-@click.option("-l", "--selector", metavar="LABELS", help="List what has these labels, as for kubectl.")
+@click.option(
+    "-l",
+    "--selector",
+    metavar="LABELS",
+    callback=_selector,
+    help="List what has these labels, as for kubectl.",
+)
 @click.option(
     "--reason", metavar="REASON", callback=_known_reason, help="List what is pending for this reason."
 )

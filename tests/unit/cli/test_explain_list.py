@@ -88,6 +88,9 @@ def test_nothing_that_waits_is_said():
     assert chosen.stdout == "nothing is pending for reason DevicesInUse with labels team=b\n"
     misspelt = listed("-A", "--reason", "devicesinus")
     assert misspelt.exit_code == 2
+    unreadable = listed("-A", "-l", "team in")
+    assert unreadable.exit_code == 2
+    assert "'--selector': unable to parse requirement: 'team in'" in unreadable.stderr
     assert "did you mean DevicesInUse" in " ".join(misspelt.stderr.split())
     assert "--pod need a NAME" in listed("-A", "--pod").stderr
 
