@@ -290,7 +290,7 @@ def mutated(family: Family, random: Random) -> tuple[Object, ...]:
     objects = copy.deepcopy(family.objects)
     for _ in range(random.choice((1, 1, 1, 2, 3))):
         at, path = random.choice(family.fields)
-        holder: Any = objects[at] if objects[at]["kind"] in WHOLE else objects[at]["spec"]
+        holder: Any = objects[at] if family.objects[at]["kind"] in WHOLE else objects[at]["spec"]
         with suppress(KeyError, IndexError, TypeError):  # broken before
             for step in path[:-1]:
                 holder = holder[step]

@@ -28,7 +28,7 @@ from reconciler.allocation.policies.selection import PLAIN
 from reconciler.api.objects.gangs import Tier
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan, Reason
-from reconciler.errors import Rejected
+from reconciler.errors import Rejected, counted
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.pods.terms import affinity_of, anti_affinity_of, ports_of
 from reconciler.state.trial import Trial
@@ -100,13 +100,17 @@ def too_few(
 ) -> str:
     """Says how many of some pods fit in the best of some domains, and what it lacks."""
     where = ", ".join(f"{tier.key}={value}" for tier, value in met)
-    message = f"{most} of {_number(pods)} fit together at most{f' in {where}' if where else ''}; "
-    message += f"{least} are needed"
+    message = f"{most} of {counted(pods, 'pod')} fit together at most{f' in {where}' if where else ''}; "
+    message += f"{least} {'is' if least == 1 else 'are'} needed"
     if domains > 1:
         message += f"; {domains} domains were considered"
     if short:
+        # A name is also a key of what JSON says is short.
+        names = [
+            (amount, name.replace("devices ", "device ") if amount == 1 else name) for name, amount in short
+        ]
         message += ". Short: " + ", ".join(
-            f"{amount}{'m' if name == 'cpu' else ''} {name}" for name, amount in short
+            f"{amount}{'m' if name == 'cpu' else ''} {name}" for amount, name in names
         )
     return message
 
@@ -131,11 +135,7 @@ def _what_pods_mind(field: Field) -> list[str]:
 
 
 def _pods(question: gang_kinds.GangQuestion) -> str:
-    return _number(len(question.members))
-
-
-def _number(pods: int) -> str:
-    return f"{pods} pod{'' if pods == 1 else 's'}"
+    return counted(len(question.members), "pod")
 
 
 def _keys(question: gang_kinds.GangQuestion) -> str:

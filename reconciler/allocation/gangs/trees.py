@@ -251,7 +251,7 @@ class TreeDecision:
         where = _where(grouping, best)
         message = (
             f"{most} of {len(root.inside)} groups of {self._gang} fit together at most{where}; "
-            f"{self._tree.least} are needed"
+            f"{self._tree.least} {'is' if self._tree.least == 1 else 'are'} needed"
         )
         if self._tree.is_done:
             message = f"{self._gang} has all groups that it needs, and no more pods of it fit{where}"

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from reconciler.allocation.alignment.deciding import decide
 from reconciler.allocation.dra.budget import UNLIMITED, SelectorsNotRun, StepLimit
-from reconciler.allocation.gangs.deciding import decide_gang
+from reconciler.allocation.gangs.deciding import decide_gang, too_few
 from reconciler.allocation.gangs.kinds import (
     NO_TOPOLOGY,
     UNPLACED,
@@ -218,6 +218,11 @@ def test_a_refusal_counts_what_fits_and_what_is_short():
         "Short: 8 devices of class any"
     )
     assert not list(trial.store.assumptions)
+
+
+def test_a_refusal_counts_one_as_one():
+    found = too_few(0, 1, 1, met=(), domains=1, short=[("devices of class any", 1), ("cpu", 1)])
+    assert found == "0 of 1 pod fit together at most; 1 is needed. Short: 1 device of class any, 1m cpu"
 
 
 def taking(name: str, cpus: int) -> Object:
