@@ -219,9 +219,14 @@ class Claims:
         if (pod := self._owners.get(key)) is not None:
             owners = (OwnerReference(kind="Pod", name=pod.key.name, uid=_uid(pod), controller=True),)
         elif (group := self._owning_groups.get(key)) is not None:
-            version, uid = KINDS["PodGroup"].api_versions[0], f"group {group.key}"
-            owner = OwnerReference(api_version=version, kind="PodGroup", name=group.key.name, uid=uid)
-            owners = (owner.model_copy(update={"controller": True}),)
+            owner = OwnerReference(
+                api_version=KINDS["PodGroup"].api_versions[0],
+                kind="PodGroup",
+                name=group.key.name,
+                uid=f"group {group.key}",
+                controller=True,
+            )
+            owners = (owner,)
         return claim.replacing("metadata", uid=str(key), owner_references=owners)
 
     def _served(self, pod: Pod, source: Entry) -> Pod:
