@@ -111,7 +111,11 @@ class Guard:
         return self._tokens.get(token)
 
     def allows(self, account: accounts.Account, access: accounts.AccessRequest) -> bool:
-        """Whether the account is allowed the access."""
+        """Whether an account may make a request that it sent."""
+        return self.would_allow(account, access)
+
+    def would_allow(self, account: accounts.Account, access: accounts.AccessRequest) -> bool:
+        """Whether the account is allowed the access, asked by a review: nobody needs a right for asking."""
         return (
             MASTERS in account.groups
             or (access.path in _FOR_ALL and access.verb == "get")
@@ -184,8 +188,8 @@ class OpenGuard(Guard):
         """See `Guard.account`."""
         return UNSECURED
 
-    def allows(self, _account: accounts.Account, _access: accounts.AccessRequest) -> bool:
-        """See `Guard.allows`."""
+    def would_allow(self, _account: accounts.Account, _access: accounts.AccessRequest) -> bool:
+        """See `Guard.would_allow`."""
         return True
 
     def rules(self, _account: accounts.Account, _namespace: str) -> list[Object]:
@@ -284,7 +288,7 @@ def _check(guard: Guard, sender: accounts.Account, review: ReviewKind) -> None:
     group, resource = review.served.group, review.plural
     if review.is_about_sender and accounts.AUTHENTICATED in sender.groups:
         return
-    if not guard.allows(sender, accounts.AccessRequest("create", group, resource)):
+    if not guard.would_allow(sender, accounts.AccessRequest("create", group, resource)):
         message = f'{resource}.{group} is forbidden: User "{sender.name}" cannot create resource "{resource}"'
         raise Refusal(403, "Forbidden", message, details={"group": group, "kind": resource})
 
@@ -297,7 +301,7 @@ def _status(guard: Guard, sender: accounts.Account, review: ReviewKind, spec: Fi
     if review is _SELF_RULES:
         return _rules(guard, sender, spec["namespace"].text())
     who = sender if review is _SELF_ACCESS else _who(spec)
-    return {"allowed": guard.allows(who, _what(spec))}
+    return {"allowed": guard.would_allow(who, _what(spec))}
 
 
 def _token(guard: Guard, token: str) -> Object:
