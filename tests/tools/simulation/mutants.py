@@ -43,7 +43,7 @@ from reconciler.errors import Retry, Undecided
 from reconciler.ha.elector import Elector
 from reconciler.state import nominations, store
 from reconciler.state.pods.groups import PodGroups
-from reconciler.state.pods.placed import Placed
+from reconciler.state.pods.placed import Placed, placed_by_group
 from reconciler.state.store import NOTHING, Store
 
 Mutant = Callable[[], AbstractContextManager[object]]
@@ -226,6 +226,10 @@ async def _not_resolved(self: Any, _: Any) -> None:
     self._unanswered.clear()
 
 
+def _nowhere(*of: Any) -> Any:
+    return {group: Placed((), (), there.pods) for group, there in placed_by_group(*of).items()}
+
+
 GANGED: dict[str, Mutant] = {
     "gates go as soon as a pod has a seat": _swap(
         GangPlanner, "_ready", lambda _, __, ___, places, *____: tuple(places)
@@ -238,7 +242,7 @@ GANGED: dict[str, Mutant] = {
     "nodes of pods are not recorded": _swap(GangWriter, "record", _not_recorded),
     "pods are not pinned": _swap(GangWriter, "_release", _not_pinned),
     "unanswered patches of pods may arrive": _swap(GangWriter, "resolve", _not_resolved),
-    "the members that run choose no domain": _swap(gang_planner, "placed", lambda *_: Placed((), ())),
+    "the members that run choose no domain": _swap(gang_planner, "placed_by_group", _nowhere),
     "give-backs of a predecessor are not fenced": _swap(Fence, "_is_seat", lambda *_: False),
     "groups of a tree are decided alone": _swap(PodGroups, "root", lambda _, gang: gang),
     "changes of claims do not wake gangs": _swap(Dispatcher, "_gangs", lambda *_: None),
