@@ -22,12 +22,12 @@ from reconciler.allocation.dra.preferred import preferred_places
 from reconciler.allocation.dra.refusal_counts import count_gates, reach_of
 from reconciler.allocation.dra.request_options import read_claims
 from reconciler.allocation.policies.policy import PodRoom, Policy
-from reconciler.api.objects import claims as of_claims
+from reconciler.api.objects import claims as api
 from reconciler.api.objects.plan import Gate, Granted, Plan, Reason, RequestCount, Unsatisfied
 from reconciler.errors import Malformed
 from reconciler.state.devices.snapshot import Snapshot
 
-_T = TypeVar("_T", of_claims.DeviceConstraint, of_claims.DeviceConfig)
+_T = TypeVar("_T", api.DeviceConstraint, api.DeviceConfig)
 MARK = "~"
 """Between the name of a request and the number of its device; the API does not allow it in names"""
 
@@ -35,7 +35,7 @@ MARK = "~"
 class SplitClaim(Struct, frozen=True):
     """A claim as the allocator gets it, with requests split."""
 
-    claim: of_claims.ResourceClaim
+    claim: api.ResourceClaim
     parts: Mapping[str, tuple[str, ...]]
     """Request -> its parts, for requests that are split"""
     alignments: tuple[preferences.Alignment, ...]
@@ -54,11 +54,11 @@ class SplitClaim(Struct, frozen=True):
             part.model_copy(update={"request": original_request(part.request)}) for part in devices.results
         )
         config = tuple(_once(_restored(part) for part in devices.config))
-        given = of_claims.DeviceAllocation(results=results, config=config)
+        given = api.DeviceAllocation(results=results, config=config)
         return replace_plan(plan, allocation=plan.allocation.model_copy(update={"devices": given}))
 
 
-def split_claim(claim: of_claims.ResourceClaim, alignments: Sequence[preferences.Alignment]) -> SplitClaim:
+def split_claim(claim: api.ResourceClaim, alignments: Sequence[preferences.Alignment]) -> SplitClaim:
     """A claim with its requests split as alignments in pairs need it."""
     devices = claim.spec.devices
     names = [request.name for request in devices.requests]
@@ -95,8 +95,8 @@ def _aligned(
 
 
 def _split(
-    requests: Iterable[of_claims.DeviceRequest], parts: Mapping[str, tuple[str, ...]]
-) -> Iterator[of_claims.DeviceRequest]:
+    requests: Iterable[api.DeviceRequest], parts: Mapping[str, tuple[str, ...]]
+) -> Iterator[api.DeviceRequest]:
     for request in requests:
         if request.name not in parts or request.exactly is None:
             yield request
@@ -119,7 +119,7 @@ def original_request(request: str) -> str:
     return request.partition(MARK)[0]
 
 
-def _restored(config: of_claims.AllocatedConfig) -> of_claims.AllocatedConfig:
+def _restored(config: api.AllocatedConfig) -> api.AllocatedConfig:
     if not config.requests:  # unset fields must stay unset: they are not written
         return config
     return config.model_copy(
@@ -127,8 +127,8 @@ def _restored(config: of_claims.AllocatedConfig) -> of_claims.AllocatedConfig:
     )
 
 
-def _once(found: Iterable[of_claims.AllocatedConfig]) -> Iterator[of_claims.AllocatedConfig]:
-    seen: list[of_claims.AllocatedConfig] = []
+def _once(found: Iterable[api.AllocatedConfig]) -> Iterator[api.AllocatedConfig]:
+    seen: list[api.AllocatedConfig] = []
     for config in found:
         if config not in seen:
             seen.append(config)
@@ -141,7 +141,7 @@ NodeNames = Collection[str] | None
 
 
 def misaligned(
-    claims: Sequence[of_claims.ResourceClaim],
+    claims: Sequence[api.ResourceClaim],
     alignments: Sequence[tuple[int, preferences.Alignment]],
     nodes: NodeNames,
     snapshot: Snapshot,
@@ -162,7 +162,7 @@ def misaligned(
 
 def unpartitioned(
     refused: Unsatisfied,
-    claims: Sequence[of_claims.ResourceClaim],
+    claims: Sequence[api.ResourceClaim],
     partitioned: Iterable[partitions.PartitionedRequest],
     nodes: NodeNames,
     snapshot: Snapshot,
@@ -174,7 +174,7 @@ def unpartitioned(
 
 def _counted(
     refused: Unsatisfied,
-    claims: Sequence[of_claims.ResourceClaim],
+    claims: Sequence[api.ResourceClaim],
     concerned: Collection[tuple[int, str]],
     name: str,
     nodes: NodeNames,
@@ -208,7 +208,7 @@ PreferenceKey = tuple[int, int | str]
 
 
 def decide(
-    claims: Sequence[of_claims.ResourceClaim],
+    claims: Sequence[api.ResourceClaim],
     snapshot: Snapshot,
     *,
     nodes: NodeChoices = None,
@@ -251,7 +251,7 @@ def decide(
 
 
 def _decide(
-    claims: Sequence[of_claims.ResourceClaim],
+    claims: Sequence[api.ResourceClaim],
     snapshot: Snapshot,
     nodes: NodeChoices,
     without: Collection[PreferenceKey],
@@ -281,7 +281,7 @@ def _decide(
 class _Decision(Struct, eq=False):
     """One decision about claims with preferences."""
 
-    _claims: Sequence[of_claims.ResourceClaim]
+    _claims: Sequence[api.ResourceClaim]
     _splits: Sequence[SplitClaim]
     _partitioned: Sequence[partitions.PartitionedRequest]
     _nodes: tuple[str, ...] | None
@@ -336,7 +336,7 @@ class _Decision(Struct, eq=False):
 
     def _at(self, levels: Levels) -> Granted | Unsatisfied:
         """The answer with each alignment at the given tier."""
-        limits: dict[int, list[of_claims.DeviceConstraint]] = {}
+        limits: dict[int, list[api.DeviceConstraint]] = {}
         for (at, alignment), level in zip(self._alignments, levels, strict=True):
             tier = alignment.accepted[level]
             if tier != preferences.NODE:
@@ -393,12 +393,10 @@ class _Decision(Struct, eq=False):
 
     @staticmethod
     def _annotated(plan: Plan, tiers: Sequence[str]) -> Plan:
-        return dataclasses.replace(plan, annotations=((of_claims.TIERS, ",".join(tiers)),)) if tiers else plan
+        return dataclasses.replace(plan, annotations=((api.TIERS, ",".join(tiers)),)) if tiers else plan
 
 
-def _limited(
-    claim: of_claims.ResourceClaim, limits: Sequence[of_claims.DeviceConstraint]
-) -> of_claims.ResourceClaim:
+def _limited(claim: api.ResourceClaim, limits: Sequence[api.DeviceConstraint]) -> api.ResourceClaim:
     if not limits:
         return claim
     devices = claim.spec.devices

@@ -17,7 +17,7 @@ from reconciler.api.objects.core import Pod
 from reconciler.errors import Rejected
 from reconciler.state.nodes.room import MOST, PODS
 from reconciler.state.nodes.table import Nodes
-from reconciler.state.pods import terms as of_pods
+from reconciler.state.pods import terms as pod_terms
 
 Filter = Callable[[pod_tests.PodQuestion], Iterator[pod_tests.Test]]
 
@@ -104,8 +104,8 @@ def declared_features(question: pod_tests.PodQuestion) -> Iterator[pod_tests.Tes
 
 def host_ports(question: pod_tests.PodQuestion) -> Iterator[pod_tests.Test]:
     """Ports of the node."""
-    for port in of_pods.ports_of(question.pod):
-        for taken in of_pods.conflicting(port):
+    for port in pod_terms.ports_of(question.pod):
+        for taken in pod_terms.conflicting(port):
             yield pod_tests.Test(
                 "NodePorts",
                 f"with host port {port} in use",
@@ -118,7 +118,7 @@ def host_ports(question: pod_tests.PodQuestion) -> Iterator[pod_tests.Test]:
 def topology_spread(question: pod_tests.PodQuestion) -> Iterator[pod_tests.Test]:
     """Topology spread constraints that must be met."""
     pod, nodes = question.pod, question.nodes
-    found = of_pods.spread_of(pod) if pod.spec.topology_spread_constraints else ()
+    found = pod_terms.spread_of(pod) if pod.spec.topology_spread_constraints else ()
     if not found:
         return
     complete = nodes.every()
@@ -150,11 +150,11 @@ def topology_spread(question: pod_tests.PodQuestion) -> Iterator[pod_tests.Test]
 
 def affinity(question: pod_tests.PodQuestion) -> Iterator[pod_tests.Test]:
     """Required affinity: to pods that match all terms."""
-    terms = of_pods.affinity_of(question.pod)
+    terms = pod_terms.affinity_of(question.pod)
     if not terms:
         return
     pod, labels_of = question.pod, question.nodes.residents.namespaces.labels_of
-    pods = of_pods.PodSet(tuple((term.scope, term.selector) for term in terms), terminating=True)
+    pods = pod_terms.PodSet(tuple((term.scope, term.selector) for term in terms), terminating=True)
     keys = tuple(dict.fromkeys(term.topology_key for term in terms))
     counters = tuple(_set_counter(question, pods, key) for key in keys)
     first = pods.has(pod.key.namespace, pod.metadata.labels, labels_of)
@@ -170,8 +170,8 @@ def affinity(question: pod_tests.PodQuestion) -> Iterator[pod_tests.Test]:
 def anti_affinity(question: pod_tests.PodQuestion) -> Iterator[pod_tests.Test]:
     """Required anti-affinity of the pod, and of pods that are there."""
     pod = question.pod
-    for term in dict.fromkeys(of_pods.anti_affinity_of(pod)):
-        pods = of_pods.PodSet(((term.scope, term.selector),), terminating=True)
+    for term in dict.fromkeys(pod_terms.anti_affinity_of(pod)):
+        pods = pod_terms.PodSet(((term.scope, term.selector),), terminating=True)
         yield pod_tests.Test(
             "InterPodAffinity",
             f"with a pod in the same {term.topology_key} that the pod's anti-affinity excludes",
@@ -209,9 +209,9 @@ FILTERS: tuple[Filter, ...] = (
 def require_objects(question: pod_tests.PodQuestion) -> None:
     """Raise Unlisted if the tests of a pod need objects that are not listed, and Rejected as filters do."""
     pod, nodes = question.pod, question.nodes
-    own = () if pod.spec.affinity is None else (*of_pods.affinity_of(pod), *of_pods.anti_affinity_of(pod))
+    own = () if pod.spec.affinity is None else (*pod_terms.affinity_of(pod), *pod_terms.anti_affinity_of(pod))
     if nodes.residents.asks_for_namespaces(pod, own):
-        nodes.on_demand.require(of_pods.KIND, "the namespaceSelector of a pod affinity term")
+        nodes.on_demand.require(pod_terms.NAMESPACE, "the namespaceSelector of a pod affinity term")
     if pod.spec.volumes and nodes.volumes.considered:
         pod_tests.require_storage(pod, nodes.on_demand, nodes.volumes.objects)
 
@@ -222,31 +222,31 @@ def tests_of(question: pod_tests.PodQuestion) -> Iterator[pod_tests.Test]:
         yield from find(question)
 
 
-def _against(question: pod_tests.PodQuestion) -> list[of_pods.Term]:
+def _against(question: pod_tests.PodQuestion) -> list[pod_terms.Term]:
     """The anti-affinity terms of other pods that select the pod."""
     pod, residents = question.pod, question.nodes.residents
     labels_of = residents.namespaces.labels_of
     found = dict.fromkeys(residents.against(pod))
     for fellow in question.fellows:
-        for term in of_pods.anti_affinity_of(fellow):
+        for term in pod_terms.anti_affinity_of(fellow):
             if term.matches(pod.key.namespace, pod.metadata.labels, labels_of):
                 found[term] = None
     return list(found)
 
 
-def _port_counter(question: pod_tests.PodQuestion, port: of_pods.Port) -> int:
+def _port_counter(question: pod_tests.PodQuestion, port: pod_terms.Port) -> int:
     nodes, counters = question.nodes, question.counters
 
     def make() -> Counter:
         return pod_tests.by_node(nodes.residents.using(port, but=counters.but))
 
     def takes(pod: Pod) -> bool:
-        return any(port in of_pods.counted_as(one) for one in of_pods.ports_of(pod))
+        return any(port in pod_terms.counted_as(one) for one in pod_terms.ports_of(pod))
 
     return counters.get(port, make, takes)
 
 
-def _set_counter(question: pod_tests.PodQuestion, pods: of_pods.PodSet, key: str) -> int:
+def _set_counter(question: pod_tests.PodQuestion, pods: pod_terms.PodSet, key: str) -> int:
     nodes, counters = question.nodes, question.counters
     residents = nodes.residents
 
@@ -260,7 +260,7 @@ def _set_counter(question: pod_tests.PodQuestion, pods: of_pods.PodSet, key: str
     return counters.get((pods, key), make, takes)
 
 
-def _term_counter(question: pod_tests.PodQuestion, term: of_pods.Term) -> int:
+def _term_counter(question: pod_tests.PodQuestion, term: pod_terms.Term) -> int:
     nodes, counters = question.nodes, question.counters
 
     def make() -> Counter:
@@ -268,14 +268,14 @@ def _term_counter(question: pod_tests.PodQuestion, term: of_pods.Term) -> int:
         having = nodes.residents.having(term, but=counters.but)
         return Counter(codes, per_domain(having, codes, None, size))
 
-    return counters.get(term, make, lambda pod: term in of_pods.anti_affinity_of(pod))
+    return counters.get(term, make, lambda pod: term in pod_terms.anti_affinity_of(pod))
 
 
 def _spread_counter(
-    question: pod_tests.PodQuestion, spread: of_pods.Spread, codes: Codes, size: int, counted: Mask
+    question: pod_tests.PodQuestion, spread: pod_terms.Spread, codes: Codes, size: int, counted: Mask
 ) -> int:
     nodes, counters, namespace = question.nodes, question.counters, question.pod.key.namespace
-    pods = of_pods.PodSet(((of_pods.Scope(frozenset([namespace])), spread.selector),), terminating=False)
+    pods = pod_terms.PodSet(((pod_terms.Scope(frozenset([namespace])), spread.selector),), terminating=False)
     ignored = spread.selector.selects_all  # kube-scheduler counts no pod for an empty selector
 
     def make() -> Counter:

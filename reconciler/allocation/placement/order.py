@@ -14,8 +14,7 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.selectors import NodeSelector
 from reconciler.errors import Rejected, Unlisted
 from reconciler.state.nodes.table import Nodes
-from reconciler.state.pods.terms import KIND as NAMESPACE
-from reconciler.state.pods.terms import SOFT, PodSet, Scope, preferred_of, spread_of
+from reconciler.state.pods.terms import NAMESPACE, SOFT, PodSet, Scope, preferred_of, spread_of
 
 QueueKey = tuple[int, str, str, str, str]
 """Sort key of pods and claims; the smallest is first."""

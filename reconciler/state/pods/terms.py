@@ -55,7 +55,7 @@ class SelectorIndex(Forkable, Generic[Key]):
         return []
 
 
-KIND = "Namespace"
+NAMESPACE = "Namespace"
 NAME_LABEL = "kubernetes.io/metadata.name"
 
 
@@ -77,7 +77,7 @@ class Namespaces(Forkable):
 
     def note(self, change: Change) -> bool:
         """Apply a change of namespaces; return whether labels changed."""
-        if change.kind != KIND:
+        if change.kind != NAMESPACE:
             return False
         changed = False
         for key, one in versions(change, Namespace, (known.key for known in self._known.values())):
