@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.quantity import Quantity
+from reconciler.errors import counted
 
 
 class Kind(StrEnum):
@@ -130,7 +131,7 @@ class Failing(Struct, frozen=True):
     def __str__(self) -> str:
         expression = f" {self.expression}:" if self.expression else ""
         more = self.devices - 1
-        others = f" (and on {more} more device{'s' if more > 1 else ''})" if more else ""
+        others = f" (and on {counted(more, 'more device')})" if more else ""
         return f"{self.where}:{expression} device {self.device}: {self.problem}{others}"
 
 
@@ -172,7 +173,7 @@ class Request(Struct, frozen=True):
             )
         more = len(self.shortages) - MOST_SHORTAGES
         if more > 0:
-            yield f"and {more} more counter{'' if more == 1 else 's'} short"
+            yield f"and {counted(more, 'more counter')} short"
         yield from (f"error: {failing}" for failing in self.failing)
 
 

@@ -18,6 +18,7 @@ from reconciler.allocation.dra.selector_masks import evaluate_selectors
 from reconciler.allocation.dra.static_match import disabled_for, match_in_fleet, taints_permit
 from reconciler.api.objects.plan import Gate, Reason, RequestCount, Unsatisfied
 from reconciler.api.objects.semantics import COMPATIBILITY_GROUPS, spelled
+from reconciler.errors import counted
 from reconciler.state.caches import Cache, share
 from reconciler.state.devices.exclusion_modes import explain
 from reconciler.state.devices.occupancy import Trail
@@ -205,7 +206,7 @@ def unsatisfied(
         node, first = refused[0]
         assert first.reason is not None
         more = len(refused) - 1
-        others = f" (and {more} more node{'s' if more > 1 else ''})" if more else ""
+        others = f" (and {counted(more, 'more node')})" if more else ""
         reason, message = first.reason, f"node {node}{others}: {first.message}"
     considered = len(snapshot.topology.nodes if nodes is None else nodes)
     if len(message) > LONGEST_MESSAGE:
@@ -280,11 +281,11 @@ def _verdict(
     total, *gates = count.gates
     matching = next((gate.left for gate in gates if gate.name == NODES), gates[0].left)
     wanted = count.wanted if count.wanted is not None else max(matching, 1)
-    needs = f"the request needs {'all devices' if count.wanted is None else _devices(count.wanted)}"
+    needs = f"the request needs {'all devices' if count.wanted is None else counted(count.wanted, 'device')}"
     text = f"claim {count.claim}, request {count.request}: "
     for gate in gates:
         reason, singular, plural = _GATES[gate.name]
-        text += f"{gate.left} of {_devices(total.left)}" if gate is gates[0] else f"; {gate.left}"
+        text += f"{gate.left} of {counted(total.left, 'device')}" if gate is gates[0] else f"; {gate.left}"
         text += f" {singular if gate.left == 1 else plural}"
         if gate.name == FEATURE:
             text += f" ({', '.join(f'{spelled(name)} is off' for name in tally.off)})"
@@ -329,19 +330,17 @@ def _flaws(unready: Rows, snapshot: Snapshot) -> str:
 
 def unready_pools(parsed: ParsedClaims, snapshot: Snapshot) -> str:
     """How many devices that claims ask for are in pools that are not ready, and in which; empty for none."""
-    if not readiness(snapshot.topology).problems:
+    known = readiness(snapshot.topology)
+    if not known.problems:
         return ""
     matching = [
         evaluate_selectors(option, snapshot.fleet).true for slot in parsed.slots for option in slot.options
     ]
-    unready = np.flatnonzero(np.any(matching, axis=0) & ~readiness(snapshot.topology).ready)
+    unready = np.flatnonzero(np.any(matching, axis=0) & ~known.ready)
     if not len(unready):
         return ""
-    return f"{_devices(len(unready))} that match are in pools that are not ready{_flaws(unready, snapshot)}"
-
-
-def _devices(count: int) -> str:
-    return f"{count} device{'s' if count != 1 else ''}"
+    devices = counted(len(unready), "device")
+    return f"{devices} that match are in pools that are not ready{_flaws(unready, snapshot)}"
 
 
 def _most_on_one_node(left: Rows, snapshot: Snapshot, reach: NodeReach) -> tuple[int, str]:
@@ -375,7 +374,7 @@ def _together(parsed: ParsedClaims, counts: Sequence[RequestCount]) -> tuple[Rea
         return Reason.NO_NODE, f"{names}: a device fits, but no node can use it with everything it needs"
     if len(counts) == 1:
         left, wanted = counts[0].gates[-1].left, counts[0].wanted
-        fit = f"{_devices(left)} {'fits' if left == 1 else 'fit'} individually"
+        fit = f"{counted(left, 'device')} {'fits' if left == 1 else 'fit'} individually"
         many = "all" if wanted is None else str(wanted)
         return Reason.TOGETHER, f"{names}: {fit}; no node can fit {many} of them together"
     return Reason.TOGETHER, f"each of {names} can be met alone; no node has devices for all of them"

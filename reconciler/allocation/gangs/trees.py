@@ -16,6 +16,7 @@ from reconciler.allocation.gangs.kinds import UNPLACED, AskedGroup, GangQuestion
 from reconciler.allocation.gangs.places import Likeness
 from reconciler.allocation.gangs.search import Field, Search, Taken
 from reconciler.allocation.gangs.tree_domains import Met, Node, Spot, TreeDomains, both, inside
+from reconciler.errors import counted
 
 MANY = 32
 """Groups in one group of which it is not worked out which numbers of pods can add up"""
@@ -268,9 +269,9 @@ class TreeDecision:
             number = int(copies[0])
             if number < len(alike) and not alike[0].group.is_done:
                 group = alike[number].group
-                what = f"{group.least} {'group' if group.groups else 'pod'}{'' if group.least == 1 else 's'}"
+                what = counted(group.least, "group" if group.groups else "pod")
                 keys = " and ".join(tier.key for tier in group.tiers)
-                room = f"there is room for {number} such group{'' if number == 1 else 's'}"
+                room = f"there is room for {counted(number, 'such group')}"
                 return f"{group.name} needs {what} together{f' in one {keys}' if keys else ''}; {room}"
         if not self._furthest:
             least = self._tree.least_pods

@@ -17,6 +17,7 @@ from reconciler.allocation.explanation import Failing, Kind, Lack, NearMiss, Sho
 from reconciler.analysis.explain.gates import SELECTION, Gate, gates_of, problem
 from reconciler.analysis.explain.shortage import MOST_HOLDERS, amount, relative_shortage, shortages
 from reconciler.api.objects.semantics import spelled
+from reconciler.errors import counted
 from reconciler.state.devices import exclusion_modes
 from reconciler.state.devices.reach import SKIP_OPERATIONS
 from reconciler.state.devices.readiness import NodeReach, readiness
@@ -249,7 +250,7 @@ def _counters_of_device(row: int, option: RequestOption, snapshot: Snapshot) -> 
         return f"the pool of {snapshot.fleet.id_of(row).device} is over-committed"
     scarcest = found[-MOST_NAMED_COUNTERS:][::-1]
     more = len(found) - len(scarcest)
-    others = f" (and {more} more counter{'s' if more > 1 else ''})" if more else ""
+    others = f" (and {counted(more, 'more counter')})" if more else ""
     return "; ".join(map(str, scarcest)) + others
 
 

@@ -17,6 +17,7 @@ from reconciler.analysis.explain.funnel import MOST_NODES, GateResult, describe_
 from reconciler.analysis.explain.gates import Masks, RequiredAlignment, groups_of, required_alignments
 from reconciler.analysis.explain.shortage import Relaxation
 from reconciler.api.objects.plan import Reason
+from reconciler.errors import counted
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.readiness import NodeReach
 from reconciler.state.devices.snapshot import Snapshot
@@ -82,7 +83,7 @@ def impossible_partition(request: PartitionedRequest) -> str:
     """Why no partition of the table can ever be allocated; empty if one can."""
     if len(_picks(request)):
         return ""
-    devices = _number_of_devices(request)
+    devices = counted(request.size, "device")
     sizes = distinct(request.layout.sizes)
     if request.size not in sizes:
         listed = ", ".join(map(str, sizes.tolist()))
@@ -119,7 +120,7 @@ def closest_partition(
     if not len(pools) or not len(picks):
         return (
             impossible_partition(request)
-            or f"the pools of the node have no partition of {_number_of_devices(request)}"
+            or f"the pools of the node have no partition of {counted(request.size, 'device')}"
         )
     missing = layout.missing(free)[np.ix_(pools, picks)]
     pool, pick = np.unravel_index(missing.argmin(), missing.shape)
@@ -134,10 +135,6 @@ def closest_partition(
     have = len(names) - int(missing.min())
     head = f"{have} of {len(names)} devices of partition {', '.join(names)} can be allocated"
     return "; ".join([head, *list(failures)[:MOST_MISSING]])
-
-
-def _number_of_devices(request: PartitionedRequest) -> str:
-    return f"{request.size} device{'' if request.size == 1 else 's'}"
 
 
 def _picks(request: PartitionedRequest) -> Rows:
@@ -244,7 +241,7 @@ class MultiDeviceGates(Struct, frozen=True, eq=False):
         option, enough = result.option, result.enough
         alive = result.left & reach.reached(enough)
         wanted = option.source.wanted
-        amount = "all devices" if option.all else f"{wanted} device{'' if wanted == 1 else 's'}"
+        amount = "all devices" if option.all else counted(wanted, "device")
         yield _step(Kind.ENOUGH, f"{amount} on one node", alive, nodes=enough)
         for gate in constraints:
             lack = np.count_nonzero(alive & (gate.constraint.of(option) < 0))

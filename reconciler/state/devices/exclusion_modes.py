@@ -15,6 +15,7 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.semantics import GroupMode, Semantics
 from reconciler.api.objects.slices import CompatibleOnlyWith, Device
 from reconciler.cel.program import CelRefused, compile_selector
+from reconciler.errors import counted
 from reconciler.state.devices.affinity import CLEAN, spelled
 from reconciler.state.devices.exclusion import Exclusion
 from reconciler.state.devices.exclusion_rules import JudgedPairs, evaluate, judged_pairs
@@ -117,7 +118,7 @@ def explain(excluded: Rows, snapshot: Snapshot) -> str:
         return ""
     nodes = distinct(snapshot.fleet.codes["node"][excluded])
     count = int(np.count_nonzero(nodes >= 0))
-    where = f" on {count} node{'' if count == 1 else 's'}" if count else ""
+    where = f" on {counted(count, 'node')}" if count else ""
     looked_at = excluded[:: max(len(excluded) // LOOKED_AT, 1)][:LOOKED_AT]
     why: dict[str, None] = {}
     for text in (text for row in looked_at.tolist() for text in _reasons(snapshot, exclusion, row)):
@@ -126,7 +127,7 @@ def explain(excluded: Rows, snapshot: Snapshot) -> str:
             break
     named = "; ".join(list(why)[:MOST_NAMED])
     more = "; and others" if len(why) > MOST_NAMED or len(excluded) > len(looked_at) else ""
-    return f"{len(excluded)} device{'' if len(excluded) == 1 else 's'}{where}: {named}{more}" if named else ""
+    return f"{counted(len(excluded), 'device')}{where}: {named}{more}" if named else ""
 
 
 def _reasons(snapshot: Snapshot, exclusion: Exclusion | None, row: int) -> Iterator[str]:
