@@ -101,9 +101,11 @@ def _of_plugins(
 
 def _free(claims: Sequence[ResourceClaim], world: World) -> None:
     """Count claims as not allocated, and their pods only where they are without these."""
+    if not claims:
+        return
     store, freed = world.store, {claim.key for claim in claims}
     load(store, map(unallocated, claims))
-    for pod in store.pods.values() if freed else ():
+    for pod in store.pods.values():
         if not freed.isdisjoint(claims_of(pod)):
             world.nodes.host(pod.key, pod, node_of(pod, store), demand_of(pod, store))
 
@@ -154,6 +156,8 @@ def _lost_claims(
     drained: frozenset[str], snapshot: Snapshot, holding: Iterable[ResourceClaim]
 ) -> list[ResourceClaim]:
     """The claims whose allocation cannot be used without the drained nodes."""
+    if not drained:
+        return []
     fleet, nodes = snapshot.fleet, snapshot.topology.nodes
     names = fleet.vocabulary.nodes.values
 
@@ -172,7 +176,7 @@ def _lost_claims(
                 return True
         return allocation.node_selector is not None and matches_only_drained(allocation.node_selector)
 
-    held = ((claim, claim.allocation) for claim in holding if drained)
+    held = ((claim, claim.allocation) for claim in holding)
     return [claim for claim, allocation in held if allocation is not None and is_lost(allocation)]
 
 
