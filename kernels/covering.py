@@ -7,10 +7,10 @@ import numpy as np
 from kernels.types import Amounts
 
 LARGEST = 1 << 40
-"""The largest weight. Times all that groups give it must not overflow: prices alone have no bound."""
+"""The largest weight. Prices have no bound, but a weight times all that the groups give must not overflow."""
 MOST_PIVOTS = 300
 CLOSE = 1e-9
-"""Numbers of the simplex algorithm up to which rounding errors count as zero"""
+"""Up to this, a number of the simplex algorithm counts as zero: it may be a rounding error"""
 
 
 def separating(

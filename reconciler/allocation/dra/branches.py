@@ -37,7 +37,7 @@ def takes_first(slots: Sequence[Slot], by_slot: Sequence[Sequence[Candidates]], 
 def least_after(slots: Sequence[Slot], by_slot: Sequence[Sequence[Candidates]]) -> list[int]:
     """Of each slot: how many devices later ones of its claim take at least (SRCH-6).
 
-    Without those that an error may come before.
+    Slots from the first one that may end in an error do not count: the error comes before the limit.
     """
     found: list[int] = []
     claim, least = -1, 0

@@ -65,7 +65,8 @@ class Solver:
         left = np.minimum(left, draws.sum(axis=0))
         worth = [1] * len(draws) if problem.worth is None else list(problem.worth)
         sizes = repr((draws.shape, worth)).encode()
-        key = sha256(b"".join([sizes, draws.tobytes(), left.tobytes()])).digest()  # of kilobytes
+        # A digest, because the problem itself takes kilobytes.
+        key = sha256(b"".join([sizes, draws.tobytes(), left.tobytes()])).digest()
         known = self._known.get(key)
         if known is not None and known.best == known.bound:
             return known

@@ -171,7 +171,6 @@ _SUFFIX = "xxxxx"
 _MOMENT = datetime(2000, 1, 1, tzinfo=UTC)
 """Any time: no rule depends on it"""
 
-RawObject = Mapping[str, Any]
 Labels = Mapping[str, str]
 Problem = tuple[str, str]
 """Field and what is wrong with it"""
@@ -220,7 +219,7 @@ def _is_accepted(namespace: str, labels: Labels) -> bool:
     return _against(_Write(NAMESPACE, NAMESPACE.stored, "", {}, described).created)[0] == 200
 
 
-def _of(raw: RawObject, entry: Entry, namespaces: Mapping[str, Labels]) -> Iterator[Problem]:
+def _of(raw: Raw, entry: Entry, namespaces: Mapping[str, Labels]) -> Iterator[Problem]:
     write = _Write.of(raw, namespaces)
     if write is None:
         return
@@ -242,10 +241,10 @@ class _Write(NamedTuple):
     namespace: str
     labels: Labels | None
     """The labels of its namespace; None if the namespace does not exist"""
-    raw: RawObject
+    raw: Raw
 
     @classmethod
-    def of(cls, raw: RawObject, namespaces: Mapping[str, Labels]) -> "_Write | None":
+    def of(cls, raw: Raw, namespaces: Mapping[str, Labels]) -> "_Write | None":
         """None for an object whose version is not served."""
         found = _served().get((str(raw.get("apiVersion")), str(raw.get("kind"))))
         if found is None:
@@ -305,13 +304,12 @@ def _problems(refusal: Refusal) -> list[Problem]:
     return [("", refusal.message)]
 
 
-def _namespace(raw: RawObject) -> str:
+def _namespace(raw: Raw) -> str:
     return _named(raw, "namespace") or "default"
 
 
-def _named(raw: RawObject, key: str) -> str:
-    metadata = raw.get("metadata")
-    given = metadata.get(key) if isinstance(metadata, Mapping) else None
+def _named(raw: Raw, key: str) -> str:
+    given = mapping(raw.get("metadata")).get(key)
     return given if isinstance(given, str) else ""
 
 

@@ -187,10 +187,8 @@ def size(
     needs = bounds.needs_of(items, snapshot)
     progress("placing on the fleet")
     with world.trial() as trial:
-        room, pods = (
-            bounds.free_room(items, world.nodes),
-            [bounds.pods_that_fit(item, world.nodes) for item in items],
-        )
+        room = bounds.free_room(items, world.nodes)
+        pods = [bounds.pods_that_fit(item, world.nodes) for item in items]
         alone: list[NoFit | None] = []
         for item in items:
             alone.append(place(item.copy(0), trial, steps))
