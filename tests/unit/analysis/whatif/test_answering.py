@@ -126,7 +126,7 @@ def test_what_is_not_there_is_refused(options: dict[str, object], message: str):
 
 
 def test_a_pod_whose_claims_are_not_beside_it_is_refused():
-    with pytest.raises(Malformed, match="or move a pod that has its devices to a second -f"):
+    with pytest.raises(Malformed, match=r"claim default/c is missing; .* or move .* to a second -f"):
         units_in(read(pod("p", "c")), Semantics())
     with pytest.raises(Malformed, match=f"the maximum is {MAX_UNITS}"):
         units_in(read(*[claim(f"c{n}") for n in range(MAX_UNITS + 1)]), Semantics())
