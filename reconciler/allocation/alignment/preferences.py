@@ -10,7 +10,7 @@ from reconciler.allocation.dra.constraints import ANY_DOMAIN
 from reconciler.api.objects import claims as api
 from reconciler.api.objects.model import ON_USE, Bool, Str, Tuple
 from reconciler.api.objects.quantity import Quantity
-from reconciler.api.objects.validating import Own, place_of, read_as
+from reconciler.api.objects.validating import Own, place_of, read_as, said_plainly
 from reconciler.errors import Malformed
 from reconciler.state.caches import OfObjects
 
@@ -213,7 +213,7 @@ def _first(exc: ValidationError, parameters: Any) -> str:
     if shape is None:
         return f"must be a JointAllocation or PartitionTable of {VERSION}"
     problem = next(one for one in exc.errors() if one["loc"][0] == shape)
-    return ".".join(map(str, place_of(problem)[1:])) + f": {problem['msg']}"
+    return ".".join(map(str, place_of(problem)[1:])) + f": {said_plainly(problem)}"
 
 
 def _check(subject: str, claim: api.ResourceClaim, alignment: Alignment) -> None:

@@ -118,12 +118,15 @@ def test_json_with_a_comment_is_refused_with_its_place():
     assert "line 1 column" in outcome.message
 
 
-@pytest.mark.parametrize("wrong", [{"tiers": "x"}, {"tier": []}])
-def test_a_class_with_a_wrong_configuration_is_named(wrong: dict[str, Any]):
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [({"tiers": "x"}, "tiers: must be a list"), ({"tier": []}, "tier: is not known; did you mean tiers")],
+)
+def test_a_class_with_a_wrong_configuration_is_named(wrong: dict[str, Any], why: str):
     config = {"apiVersion": "dra-reconciler.io/v1alpha1", "kind": "JointAllocation", **wrong}
     outcome = answer([*classes(gpu=[config]), *EIGHT], gpu_nic_claim("c", 1, 1))
     assert isinstance(outcome, Unsatisfied)
-    assert f"class gpu: spec.config[0].opaque.parameters: {next(iter(wrong))}: " in outcome.message
+    assert f"class gpu: spec.config[0].opaque.parameters: {why}" in outcome.message
 
 
 # -- against trying everything
