@@ -14,6 +14,7 @@ from reconciler.allocation.dra.request_options import Slot, read_claims
 from reconciler.allocation.dra.selector_masks import QUICK, are_slow, is_overspent, steps_to_run
 from reconciler.api.objects.claims import ResourceClaim, ResourceClaimSpec
 from reconciler.api.objects.meta import ObjectMeta
+from reconciler.api.objects.validating import said_plainly
 from reconciler.errors import Malformed
 from reconciler.state.caches import Cache, Recent
 from reconciler.state.devices.fleet import Fleet
@@ -157,7 +158,7 @@ def _shape(raw: object, where: str, source: str) -> Shape:
     except ValidationError as exc:
         first = exc.errors()[0]
         place = ".".join(map(str, (f"{where}.spec", *first["loc"])))
-        raise Malformed(source, place, str(first["msg"])) from exc
+        raise Malformed(source, place, said_plainly(first)) from exc
     return Shape(spec, amounts["cpuMilli"], amounts["weight"], amounts["value"])
 
 

@@ -44,7 +44,7 @@ def test_a_demand_is_read_as_it_is_written():
         ({"weight": True}, "shapes[1].weight"),
         ({"cpuMilli": "4"}, "shapes[1].cpuMilli"),
         ({"value": 10**12}, "shapes[1].value"),
-        ({"spec": {"devices": {"requests": 3}}}, "shapes[1].spec.devices.requests"),
+        ({"spec": {"devices": {"requests": 3}}}, "shapes[1].spec.devices.requests: must be a list"),
     ],
 )
 def test_a_shape_that_cannot_be_read_is_refused_alone(wrong: object, why: str):
