@@ -1,4 +1,4 @@
-"""Valid objects with newer fields, of which one part at a time is broken.
+"""Valid objects with newer fields, of which one part at a time is broken, and what must come of them.
 
 `python -m tests.tools.mutations --first 0 --cases 10000` breaks each family of fields so often.
 """
@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
@@ -26,15 +26,16 @@ from reconciler.api.validation.kinds import Review
 from reconciler.api.versions.reading import read
 from reconciler.cel.refusals import REFUSES
 from reconciler.cluster.client import Client
-from reconciler.cluster.pod_writer import EVICTION_REQUEST, REQUESTER, EvictionRequests
+from reconciler.cluster.pod_writer import EvictionRequests
 from reconciler.control.offline import decide
 from reconciler.embedded import ApiServer
 from reconciler.errors import Malformed, Retry
 from reconciler.state.trial import store_of
 from tests.tools.allocation_world import numbered
-from tests.tools.builders import Object, claim, device, device_class, match, node, request, resource_slice
+from tests.tools.builders import Object, claim, device, device_class, node, request, resource_slice
 from tests.tools.driving import call
 from tests.tools.fuzzed_parsers import handed_over
+from tests.tools.mutation_families import FAMILIES, OF_PODS, REQUEST, Family
 from tests.tools.simulation.memory import InMemory
 
 RULES = Semantics(gates=frozenset(GATES))
@@ -48,206 +49,7 @@ KIND_OF = {
 }
 WHOLE = ("Pod", "EvictionRequest")
 """Kinds of which all of the object is broken, not only its spec"""
-Path = tuple[str | int, ...]
 
-
-class Family(NamedTuple):
-    """The objects of a family of fields, and the paths of those fields in them."""
-
-    objects: tuple[Object, ...]
-    """With them a claim, or the pods, get devices"""
-    fields: tuple[tuple[int, Path], ...]
-    """Number of an object, and a path in its spec; in a pod, in the pod"""
-
-
-def _counters() -> Family:
-    sets = resource_slice("t", slices=2, nodeName="n")
-    del sets["spec"]["devices"]
-    policy = {"default": "1G", "validRange": {"min": "1G", "max": "60G", "step": "1G"}}
-    sets["spec"]["sharedCounters"] = [
-        {"name": "port", "counters": {"bandwidth": {"value": "100G", "requestPolicy": policy}}}
-    ]
-    draws = {"counterSet": "port", "counters": {"bandwidth": {"valueFrom": {"capacityName": "d/bandwidth"}}}}
-    devices = [device("a", consumesCounters=[draws]), device("b", consumesCounters=[copy.deepcopy(draws)])]
-    wanted = claim("c", request(capacity={"d/bandwidth": "2G"}))
-    counters: Path = ("sharedCounters", 0, "counters")
-    return Family(
-        (resource_slice("s", devices, slices=2, nodeName="n"), sets, wanted),
-        (
-            (0, ("devices", 0, "consumesCounters")),
-            (1, counters),
-            (2, ("devices", "requests", 0, "exactly", "capacity")),
-        ),
-    )
-
-
-def _affinity() -> Family:
-    meta = resource_slice("m", slices=2, nodeName="n")
-    del meta["spec"]["devices"]
-    meta["spec"]["sharingAffinity"] = [
-        {"cel": {"subnet": 'object.kind == "NIC" ? object.subnet : ""'}},
-        {"selector": {"cel": {"expression": "device.driver == 'd'"}}, "cel": {"vlan": "string(object.vlan)"}},
-    ]
-    nic = device("a", allowMultipleAllocations=True)
-    parameters = {"kind": "NIC", "subnet": "a", "vlan": 7, "more": [{"a": None}]}
-    config = [{"opaque": {"driver": "d", "parameters": parameters}}]
-    return Family(
-        (resource_slice("s", [nic], slices=2, nodeName="n"), meta, claim("c", request(), config=config)),
-        ((1, ("sharingAffinity",)), (2, ("devices", "config"))),
-    )
-
-
-def _derived() -> Family:
-    devices = [device(name, {"address": f"0000:{name}:00.0", "n": at}) for at, name in enumerate("AAB")]
-    for at, one in enumerate(devices):
-        one["name"] = f"x{at}"
-    attribute = {"name": "d/bus", "expression": "device.attributes['d'].address.substring(5, 6)"}
-    numbers = {"name": "d/n", "expression": "[device.attributes['d'].n, dyn(7)]"}
-    constraints = [match("d/bus"), match("d/n")]
-    wanted = claim("c", request(count=2, derivedAttributes=[attribute, numbers]), constraints=constraints)
-    requests: Path = ("devices", "requests", 0, "exactly", "derivedAttributes")
-    return Family(
-        (resource_slice("s", devices, nodeName="n"), wanted), ((1, requests), (1, ("devices", "constraints")))
-    )
-
-
-def _node_resources() -> Family:
-    memory = {"mapping": {"deviceMultiplier": "1Gi"}, "overhead": {"perPod": "1Mi", "perContainer": "1Ki"}}
-    uses = {"cpu": {"mapping": {"capacityKey": "cpus", "capacityMultiplier": "1"}}, "memory": memory}
-    made = device("a", capacity={"cpus": "8"}, allowMultipleAllocations=True, nodeAllocatableResources=uses)
-    wanted = claim("c", request(capacity={"cpus": "2"}))
-    return Family(
-        (resource_slice("s", [made], nodeName="n"), wanted),
-        ((0, ("devices", 0, "nodeAllocatableResources")),),
-    )
-
-
-def _pod(name: str, **spec: Any) -> Object:
-    gates = [{"name": "dra-reconciler.io/allocation"}]
-    metadata = {"name": name, "namespace": "default", "uid": name}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": metadata,
-        "spec": {"schedulingGates": gates, "containers": [{"name": "main"}], **spec},
-    }
-
-
-def _groups() -> Family:
-    """A group of two pods in a tree, each pod with a device."""
-    named = {"workloadRef": {"workloadName": "w", "templateName": "t"}, "priority": 5}
-    named |= {"preemptionPolicy": "Never", "disruptionMode": {"all": {}}}
-    topology = {"topology": [{"key": "kubernetes.io/hostname"}]}
-    tree = {"schedulingPolicy": {"gang": {"minGroupCount": 1}}, "schedulingConstraints": topology, **named}
-    group = {"schedulingPolicy": {"gang": {"minCount": 2}}, "parentCompositePodGroupName": "tree", **named}
-    of = {"namespace": "default"}
-    pods = [
-        _pod(
-            f"p{at}",
-            schedulingGroup={"podGroupName": "group"},
-            resourceClaims=[{"name": "r", "resourceClaimName": f"c{at}"}],
-        )
-        for at in (0, 1)
-    ]
-    return Family(
-        (
-            {
-                "apiVersion": "scheduling.k8s.io/v1alpha3",
-                "kind": "CompositePodGroup",
-                "metadata": {"name": "tree", **of},
-                "spec": tree,
-            },
-            {
-                "apiVersion": "scheduling.k8s.io/v1beta1",
-                "kind": "PodGroup",
-                "metadata": {"name": "group", **of},
-                "spec": {**group, "schedulingConstraints": copy.deepcopy(topology)},
-            },
-            resource_slice("s", [device("a"), device("b")], nodeName="n"),
-            *(claim(f"c{at}", request()) for at in (0, 1)),
-            *pods,
-        ),
-        (
-            *((at, (field,)) for at in (0, 1) for field in tree),
-            (1, ("parentCompositePodGroupName",)),
-            (5, ("spec", "schedulingGroup")),
-        ),
-    )
-
-
-def _taint_rules() -> Family:
-    """An old rule that selects by class and by expression, and whose taint the claim tolerates."""
-    selector = {"deviceClassName": "any", "selectors": [{"cel": {"expression": "device.driver == 'd'"}}]}
-    taint = {"key": "k", "value": "v", "effect": "NoSchedule"}
-    rule = {
-        "apiVersion": "resource.k8s.io/v1alpha3",
-        "kind": "DeviceTaintRule",
-        "metadata": {"name": "rule"},
-        "spec": {"deviceSelector": {**selector, "driver": "d"}, "taint": taint},
-    }
-    tolerations = [{"key": "k", "operator": "Exists"}]
-    slices = resource_slice("s", [device("a")], nodeName="n")
-    return Family(
-        (rule, slices, claim("c", request(tolerations=tolerations))),
-        (
-            (0, ("deviceSelector",)),
-            (0, ("taint",)),
-            (2, ("devices", "requests", 0, "exactly", "tolerations")),
-        ),
-    )
-
-
-def _extended() -> Family:
-    """A gated pod that asks for extended resources, and one that reports what its devices take."""
-    named = device_class("named")
-    named["spec"] |= {"extendedResourceName": "x.io/gpu"}
-    asks = {"limits": {"x.io/gpu": "1", "deviceclass.resource.kubernetes.io/named": "1"}}
-    pod = _pod("p", containers=[{"name": "main", "resources": asks}])
-    runs = _pod("q", nodeName="n", schedulingGates=[])
-    mapping = [{"name": "cpu", "quantity": "2"}]
-    overhead = [{"name": "memory", "perPod": "1Mi", "perContainer": "1Ki"}]
-    told = {"resourceClaimName": "c", "containers": ["main"], "mapping": mapping, "overhead": overhead}
-    requests = [{"containerName": "main", "resourceName": "x.io/gpu", "requestName": "r"}]
-    runs["status"] = {
-        "nodeAllocatableResourceClaimStatuses": [told],
-        "extendedResourceClaimStatus": {"resourceClaimName": "d", "requestMappings": requests},
-    }
-    return Family(
-        (named, resource_slice("s", [device("a"), device("b")], nodeName="n"), pod, runs),
-        (
-            (0, ("extendedResourceName",)),
-            (2, ("spec", "containers", 0, "resources")),
-            *((3, ("status", field)) for field in runs["status"]),
-        ),
-    )
-
-
-def _request() -> Family:
-    """A request for the eviction of a pod that others answered."""
-    conditions = [{"type": "Failed", "status": "True"}, {"type": "Evicted", "status": "False"}]
-    made = {
-        "apiVersion": EVICTION_REQUEST.api_version,
-        "kind": EVICTION_REQUEST.kind,
-        "metadata": {"name": "dra-reconciler-u", "namespace": "default"},
-        "spec": {"target": {"pod": {"name": "p", "uid": "u"}}, "requester": REQUESTER, "intent": "Eviction"},
-        "status": {"conditions": conditions},
-    }
-    return Family((made,), tuple((0, (key,)) for key in ("spec", "status")))
-
-
-FAMILIES: Mapping[str, Family] = {
-    "derivedAttributes": _derived(),
-    "nodeAllocatableResources": _node_resources(),
-    "valueFrom": _counters(),
-    "sharingAffinity": _affinity(),
-}
-"""Decided by the allocator alone"""
-OF_PODS: Mapping[str, Family] = {
-    "groups": _groups(),
-    "taintRules": _taint_rules(),
-    "extendedResources": _extended(),
-}
-"""Decided as manifests: what they are about is not only the allocator's"""
 
 NAMES = ("default/c", "request r", "pool d/p", "d/p/a", "d/p/x")
 """One of these is in the message of a refusal"""
@@ -261,27 +63,22 @@ GOOD = (
 JUNK: tuple[Any, ...] = (
     *(None, True, 0, -1, 1, 2**63, -(2**70), 10**40, 0.5, 1e308, "", "x", "d/x", "a b", "é", "\ud800", "\0"),
     *("-1", "1e400", "9" * 40, "1n", "0.0000000001", "Gi", "100Ei", "1G", "2G", "60G", "-5G", "0", "1500m"),
-    *(
-        [], {}, [None], [[]],
-        {"": ""}, {"a": None}, [1, "a"], {"value": "1"},
-        {"cel": {}}, {"expression": "1"},
-    ),
-    *("object", "object.x", "object.subnet + 1", "device.driver", "1 / 0", "[1, 'a']", "'a' * 9", "((("),
-    "{}",
+    *([], {}, [None], [[]], {"": ""}, {"a": None}, [1, "a"], {"value": "1"}, {"cel": {}}),
+    {"expression": "1"},
+    *("object", "object.x", "object.subnet + 1"),
+    *("device.driver", "1 / 0", "[1, 'a']", "'a' * 9", "(((", "{}"),
     *("[].map(x, x)", "device.attributes['e'].f", "'x'.matches('[')", "dyn(1)", "[[1]]", "semver('1.0.0')"),
     *("[" + ", ".join(["1"] * 100) + "]", "x" * 11_000, "[1,2,3].map(x, [1,2,3].map(y, x * y))[0][0]"),
     *({"valueFrom": {"capacityName": "d/bandwidth"}}, {"mapping": {}}, {"overhead": {"perPod": "1"}}),
-)  # fmt: skip
+)
 KEYS = (
-    *("value", "valueFrom", "capacityName", "capacityKey", "requestPolicy", "default", "validRange", "min"),
-    "max",
-    *("step", "validValues", "mapping", "capacityMultiplier", "deviceMultiplier", "overhead", "perPod"),
-    "cel",
-    *("perContainer", "cpu", "memory", "hugepages-2Mi", "x.io/y", "name", "expression", "selector"),
-    "counterSet",
-    *("counters", "bandwidth", "opaque", "driver", "parameters", "requests", "kind", "subnet"),
-    "matchAttribute",
-    *("distinctAttribute", "", "é", "a" * 70, "d/bus"),
+    *("value", "valueFrom", "capacityName", "capacityKey", "requestPolicy"),
+    *("default", "validRange", "min", "max", "step", "validValues"),
+    *("mapping", "capacityMultiplier", "deviceMultiplier", "overhead", "perPod"),
+    *("cel", "perContainer", "cpu", "memory", "hugepages-2Mi", "x.io/y"),
+    *("name", "expression", "selector", "counterSet", "counters", "bandwidth"),
+    *("opaque", "driver", "parameters", "requests", "kind", "subnet"),
+    *("matchAttribute", "distinctAttribute", "", "é", "a" * 70, "d/bus"),
 )
 
 
@@ -423,7 +220,6 @@ def asked(seed: int) -> str:
     return "asked again"
 
 
-REQUEST = _request()
 ALONE: Mapping[str, Callable[[int], str]] = {"evictionRequests": asked, "handedOver": handed_over}
 """Neither claims nor pods that wait: each with a decision of its own"""
 

@@ -64,7 +64,8 @@ CASES = {
         [held("h", hold("A", shareID="s", consumedCapacity={"mem": "1"}))],
     ),
     Reason.EXCLUDED: World(
-        on_n(device("A", compatibleOnlyWith={"expression": "false"}), device("B")), PLAIN,
+        on_n(device("A", compatibleOnlyWith={"expression": "false"}), device("B")),
+        PLAIN,
         [held("h", hold("A"))],
     ),
     Reason.COUNTERS: World(
@@ -77,11 +78,13 @@ CASES = {
             ),
             counter_slice("t", {"g": {"m": 2}}, slices=2, nodeName="n"),
         ],
-        PLAIN, [held("h", hold("B"))],
+        PLAIN,
+        [held("h", hold("B"))],
     ),
     Reason.CONSTRAINT: World(
         [resource_slice("s", [device(name, {"kind": name in "AC"}) for name in "ABC"], nodeName="n")],
-        [claim("c", request(count=2), constraints=[distinct("d/kind")])], [held("h", hold("B"))],
+        [claim("c", request(count=2), constraints=[distinct("d/kind")])],
+        [held("h", hold("B"))],
     ),
     Reason.DERIVED_ATTRIBUTE: World(
         [A], [claim("c", request(derivedAttributes=[NONE]), constraints=[match("derived/v")])]
@@ -91,7 +94,8 @@ CASES = {
     ),
     Reason.NO_NODE: World(
         [resource_slice(on, devices("A", "B"), pool=on, nodeName=on) for on in "nm"],
-        [claim("c", request(count=2))], [held(f"h-{on}", hold("A", pool=on)) for on in "nm"],
+        [claim("c", request(count=2))],
+        [held(f"h-{on}", hold("A", pool=on)) for on in "nm"],
         nodes=[node("n"), node("m")],
     ),
     Reason.NEVER: World(DRAWING, PLAIN),
@@ -110,13 +114,14 @@ CASES = {
     Reason.INVALID_POOL: World(on_n(*devices("A", "A")), [claim("c", request(count=None))]),
     Reason.CONSTRAINT_VIOLATED: World([AB], [claim("c", request(count=None), constraints=[distinct("d/x")])]),
     Reason.NODE_SELECTOR: World(
-        [resource_slice("s", [device("A", nodeSelector=TWO_TERMS)], perDeviceNodeSelection=True)], PLAIN,
+        [resource_slice("s", [device("A", nodeSelector=TWO_TERMS)], perDeviceNodeSelection=True)],
+        PLAIN,
         nodes=[node("n", zone="a")],
     ),
     Reason.CAPACITY_INVALID: World(
         on_n(device("A", capacity={"mem": "1"})), [claim("c", request(capacity={"mem": "-1"}))]
     ),
-}  # fmt: skip
+}
 
 
 # -- Each test of a device on its own, by loops: what explanations and counts are held against.

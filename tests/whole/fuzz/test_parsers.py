@@ -15,7 +15,8 @@ from reconciler.api.versions.reading import read
 from reconciler.state.trial import store_of
 from tests.tools.examples import examples
 from tests.tools.fuzzed_parsers import CORPUS, PARSERS, survives
-from tests.tools.mutations import ALONE, FAMILIES, GOOD, OF_PODS, RULES, decided, mutated, outcome
+from tests.tools.mutation_families import FAMILIES, OF_PODS
+from tests.tools.mutations import ALONE, GOOD, RULES, decided, mutated, outcome
 
 WORDS = st.sampled_from(
     [
@@ -30,10 +31,9 @@ KEYS = st.sampled_from(
         *("driver", "pool", "name", "devices", "basic", "attributes", "capacity", "consumesCounters", "d"),
         *("counterSet", "counters", "sharedCounters", "includes", "mixins", "deviceMixins", "composite"),
         *("compatibleOnlyWith", "compatibilityGroups", "expression", "requests", "exactly", "selectors"),
-        *("schedulingPolicy", "gang", "basic", "minCount", "disruptionMode", "all", "priority"),
-        "resourceClaims",
-        *("podGroupTemplates", "compositePodGroupTemplates", "workloadRef", "podGroupTemplateRef"),
-        "workload",
+        *("schedulingPolicy", "gang", "basic", "minCount", "disruptionMode", "all"),
+        *("priority", "resourceClaims", "podGroupTemplates", "compositePodGroupTemplates"),
+        *("workloadRef", "podGroupTemplateRef", "workload"),
         *("schedulingConstraints", "topology", "key", "taint", "effect", "deviceSelector", "deviceClassName"),
         *("workload", "resourceClaims"),
         *("firstAvailable", "constraints", "tiers", "partitions", "minor", "consumesCapacityFrom", "value"),
