@@ -80,36 +80,43 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("whatif -f all.yaml --drain other", 2, "there is no node other; known nodes (1): n1\n"),
         ("whatif -f nodes.yaml -f all.yaml --drain zz", 2, "known nodes (4): a, b, c and 1 more\n"),
         (
-            "whatif -f held.yaml --drain n1 --without x/hold", 2,
+            "whatif -f held.yaml --drain n1 --without x/hold",
+            2,
             "there is no claim x/hold; did you mean default/hold?",
         ),
         ("whatif -f held.yaml --drain n1 --without other", 2, "known allocated claims (1): default/hold\n"),
         ("top -f all.yaml --node zz", 2, "there is no node zz; known nodes (1): n1\n"),
         ("top -f all.yaml --node N1", 2, "there is no node N1; did you mean n1?"),
         (
-            "top -f all.yaml --driver gpu.exmple.com", 2,
+            "top -f all.yaml --driver gpu.exmple.com",
+            2,
             "no driver gpu.exmple.com; did you mean gpu.example.com?",
         ),
         (
-            "top -f all.yaml --koordinator --by node --node zz", 2,
+            "top -f all.yaml --koordinator --by node --node zz",
+            2,
             "there is no node zz; known nodes (0): none\n",
         ),
         ("top -f all.yaml --koordinator --driver gpus", 2, "there is no type gpus; did you mean gpu?"),
         (
-            "logs run.log --claim vision", 1,
+            "logs run.log --claim vision",
+            1,
             "no line is about claim default/vision; did you mean default/visions?",
         ),
         (
-            "logs run.log --claim zzz", 1,
+            "logs run.log --claim zzz",
+            1,
             "known claims (4): default/b, default/c, default/visions and 1 more\n",
         ),
         ("logs run.log --claim d", 1, "no line is about claim default/d; did you mean x/d?"),
         (
-            "logs run.log --reason DeviceInUse", 1,
+            "logs run.log --reason DeviceInUse",
+            1,
             "no line has the reason DeviceInUse; did you mean DevicesInUse?",
         ),
         (
-            "logs run.log --claim x/d --reason Other", 1,
+            "logs run.log --claim x/d --reason Other",
+            1,
             "no line has the reason Other; known reasons (1): DevicesInUse",
         ),
         ("logs run.log --claim x/d --slow 1h", 1, "no line matches all options"),
@@ -126,7 +133,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("allocate -f -", 2, "Error: standard input is empty\n"),
         ("convert -f random.yaml", 2, "refused: random.yaml:1: is not UTF-8 text"),
     ],
-)  # fmt: skip
+)
 def test_the_error_names_the_problem_and_the_remedy(arguments: str, code: int, said: str):
     result = CliRunner().invoke(main, arguments.split())
     assert (result.exit_code, said in result.output) == (code, True), result.output

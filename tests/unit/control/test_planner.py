@@ -212,15 +212,19 @@ def cordoned(name: str) -> dict[str, Any]:
         pytest.param(claim_unit("a"), [claim("a")], ("n",), id="a claim"),
         pytest.param(pod_unit("p"), [claim("a"), pod("p", "a")], ("n",), id="a pod"),
         pytest.param(
-            pod_unit("p"), [claim("a"), pod("p", "a", nodeSelector={"kubernetes.io/hostname": "m"})], (),
+            pod_unit("p"),
+            [claim("a"), pod("p", "a", nodeSelector={"kubernetes.io/hostname": "m"})],
+            (),
             id="a pod that must go there",
         ),
         pytest.param(
-            pod_unit("p"), [claim("a"), pod("p", "a", gates=(), nodeName="m")], ("m",),
+            pod_unit("p"),
+            [claim("a"), pod("p", "a", gates=(), nodeName="m")],
+            ("m",),
             id="a pod that is there",
         ),
     ],
-)  # fmt: skip
+)
 async def test_nothing_is_decided_for_a_node_that_takes_no_pods(
     unit: Unit, raws: list[dict[str, Any]], nodes: tuple[str, ...]
 ):

@@ -111,24 +111,29 @@ STRATEGIC_CASES = {
     ),
     "an element is deleted by name": (
         spec(schedulingGates=[{"name": "a"}, {"name": "b"}]),
-        spec(schedulingGates=[{"$patch": "delete", "name": "a"}]), spec(schedulingGates=[{"name": "b"}]),
+        spec(schedulingGates=[{"$patch": "delete", "name": "a"}]),
+        spec(schedulingGates=[{"name": "b"}]),
     ),
     "deleting what is not there": (
-        spec(schedulingGates=[{"name": "b"}]), spec(schedulingGates=[{"$patch": "delete", "name": "a"}]),
+        spec(schedulingGates=[{"name": "b"}]),
+        spec(schedulingGates=[{"$patch": "delete", "name": "a"}]),
         spec(schedulingGates=[{"name": "b"}]),
     ),
     "a merged list can be replaced": (
         spec(volumes=[{"name": "a"}, {"name": "b"}]),
-        spec(volumes=[{"$patch": "replace"}, {"name": "c"}]), spec(volumes=[{"name": "c"}]),
+        spec(volumes=[{"$patch": "replace"}, {"name": "c"}]),
+        spec(volumes=[{"name": "c"}]),
     ),
     "tolerations are replaced": (
-        spec(tolerations=[{"key": "a"}]), spec(tolerations=[{"key": "b"}]),
+        spec(tolerations=[{"key": "a"}]),
+        spec(tolerations=[{"key": "b"}]),
         spec(tolerations=[{"key": "b"}]),
     ),
     "null removes a list": (spec(volumes=[{"name": "a"}]), spec(volumes=None), spec()),
     "an order is followed": (
         spec(containers=[{"name": "a"}, {"name": "b"}]),
-        spec(**{"$setElementOrder/containers": CBA, "containers": CBA[:1]}), spec(containers=CBA),
+        spec(**{"$setElementOrder/containers": CBA, "containers": CBA[:1]}),
+        spec(containers=CBA),
     ),
     "retained keys": (
         spec(volumes=[{"name": "a", "emptyDir": {}}]),
@@ -136,7 +141,8 @@ STRATEGIC_CASES = {
         spec(volumes=[{"name": "a", "hostPath": {"path": "/"}}]),
     ),
     "a map is replaced": (
-        spec(nodeSelector={"a": "1"}), spec(nodeSelector={"$patch": "replace", "b": "2"}),
+        spec(nodeSelector={"a": "1"}),
+        spec(nodeSelector={"$patch": "replace", "b": "2"}),
         spec(nodeSelector={"b": "2"}),
     ),
     "finalizers are a set": (
@@ -159,7 +165,7 @@ STRATEGIC_CASES = {
         status(resourceClaimStatuses=[{"name": "b", "resourceClaimName": "y"}]),
         status(resourceClaimStatuses=[{"name": n, "resourceClaimName": c} for n, c in ("ax", "by")]),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(

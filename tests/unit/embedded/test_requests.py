@@ -66,7 +66,10 @@ ANSWERS = {
     "no status here": ("GET", f"{SLICES}/s/status", 404, "NotFound"),
     "too deep a path": ("GET", f"{CLAIMS}/c/status/x", 404, "NotFound"),
     "a cluster-scoped kind in a namespace": (
-        "GET", "/apis/resource.k8s.io/v1/namespaces/default/resourceslices", 404, "NotFound",
+        "GET",
+        "/apis/resource.k8s.io/v1/namespaces/default/resourceslices",
+        404,
+        "NotFound",
     ),
     "an object without its namespace": ("GET", "/apis/resource.k8s.io/v1/resourceclaims/c", 404, "NotFound"),
     "an empty name": ("GET", f"{CLAIMS}//status", 404, "NotFound"),
@@ -77,7 +80,7 @@ ANSWERS = {
     "reading a binding": ("GET", f"{PODS}/p/binding", 405, "MethodNotAllowed"),
     "writing discovery": ("POST", "/apis", 405, "MethodNotAllowed"),
     "a strange method": ("BREW", CLAIMS, 405, "MethodNotAllowed"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("method", "path", "code", "reason"), ANSWERS.values(), ids=ANSWERS.keys())

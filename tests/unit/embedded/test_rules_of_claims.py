@@ -112,12 +112,15 @@ REFUSED = {
             [plain(derivedAttributes=[{**X, "name": f"v/x{i}"} for i in range(33)])],
             constraints=[{"matchAttribute": f"v/x{i}"} for i in range(32)],
         ),
-        f"{DA}: TooMany", f"{DA}[32].name: Invalid",
+        f"{DA}: TooMany",
+        f"{DA}[32].name: Invalid",
     ),
     "a derived attribute twice": (derived(X, X), f"{DA}[1].name: Duplicate"),
     "a derived attribute without name": (derived({**X, "name": ""}), f"{DA}[0].name: Required"),
     "a derived attribute without domain": (
-        derived({**X, "name": "x"}), f"{DA}[0].name: Invalid", f"{DA}[0].name: Invalid",
+        derived({**X, "name": "x"}),
+        f"{DA}[0].name: Invalid",
+        f"{DA}[0].name: Invalid",
     ),
     "a derived attribute that nothing uses": (derived(X, {**X, "name": "v/y"}), f"{DA}[1].name: Invalid"),
     "a derived attribute that only another request uses": (
@@ -128,10 +131,12 @@ REFUSED = {
         f"{DA}[0].name: Invalid",
     ),
     "a derived attribute without expression": (
-        derived({**X, "expression": ""}), f"{DA}[0].expression: Required",
+        derived({**X, "expression": ""}),
+        f"{DA}[0].expression: Required",
     ),
     "a derived attribute that may take 8 million steps": (
-        derived({**X, "expression": nested(6)}), f"{DA}[0].expression: Forbidden",
+        derived({**X, "expression": nested(6)}),
+        f"{DA}[0].expression: Forbidden",
         "spec.devices: Forbidden",
     ),
     "derived attributes that together may take 1.6 million steps": (
@@ -146,7 +151,8 @@ REFUSED = {
         f"{R}.exactly.selectors[0].cel.expression: Forbidden",
     ),
     "a long derived attribute": (
-        derived({**X, "expression": " " * 10240 + "1"}), f"{DA}[0].expression: TooLong",
+        derived({**X, "expression": " " * 10240 + "1"}),
+        f"{DA}[0].expression: TooLong",
     ),
     "33 requests": (devices([plain(f"r{i}") for i in range(33)]), "spec.devices.requests: TooMany"),
     "neither exact nor alternatives": (devices([{"name": "r"}]), f"{R}: Required"),
@@ -171,7 +177,8 @@ REFUSED = {
     ),
     "a constraint without attribute": (devices([], constraints=[{}]), f"{C}.matchAttribute: Required"),
     "an attribute without domain": (
-        devices([], constraints=[{"matchAttribute": "model"}]), f"{C}.matchAttribute: Invalid",
+        devices([], constraints=[{"matchAttribute": "model"}]),
+        f"{C}.matchAttribute: Invalid",
     ),
     "a constraint on an unknown request": (
         devices([], constraints=[{"requests": ["nope"], "matchAttribute": "d.example/model"}]),
@@ -181,7 +188,7 @@ REFUSED = {
         devices([], config=[{"opaque": {"driver": "d", "parameters": {}}}] * 33),
         "spec.devices.config: TooMany",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED.keys())
@@ -231,7 +238,8 @@ STATUS_REFUSED = {
     ),
     "no driver": ({"allocation": result(driver="")}, f"{A}.results[0].driver: Required"),
     "a request that the claim does not have": (
-        {"allocation": result(request="nope")}, f"{A}.results[0].request: Invalid",
+        {"allocation": result(request="nope")},
+        f"{A}.results[0].request: Invalid",
     ),
     "a share that is no UUID": ({"allocation": result(shareID="X")}, f"{A}.results[0].shareID: Invalid"),
     "a config from nowhere": (
@@ -250,7 +258,7 @@ STATUS_REFUSED = {
         {"allocation": allocation(), "devices": [{"driver": "d", "pool": "p", "device": "x"}]},
         "status.devices[0]: Invalid",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("status", "problem"), STATUS_REFUSED.values(), ids=STATUS_REFUSED.keys())

@@ -133,20 +133,25 @@ def test_slices_that_are_accepted(body):
 
 REFUSED = {
     "a use of no resource of nodes": (
-        uses({"mapping": PER_CPU}, "x.io/gpu"), f"{D}.nodeAllocatableResources[x.io/gpu]: Invalid",
+        uses({"mapping": PER_CPU}, "x.io/gpu"),
+        f"{D}.nodeAllocatableResources[x.io/gpu]: Invalid",
     ),
     "a use without mapping and overhead": (uses({}), f"{CPU}: Required"),
     "a mapping by capacity and by device": (
-        uses({"mapping": {**PER_CPU, "deviceMultiplier": "1"}}), f"{CPU}.mapping: Invalid",
+        uses({"mapping": {**PER_CPU, "deviceMultiplier": "1"}}),
+        f"{CPU}.mapping: Invalid",
     ),
     "a mapping of an unknown capacity": (
-        uses({"mapping": {**PER_CPU, "capacityKey": "gpus"}}), f"{CPU}.mapping.capacityKey: NotFound",
+        uses({"mapping": {**PER_CPU, "capacityKey": "gpus"}}),
+        f"{CPU}.mapping.capacityKey: NotFound",
     ),
     "a mapping by nothing": (
-        uses({"mapping": {"deviceMultiplier": "0"}}), f"{CPU}.mapping.deviceMultiplier: Invalid",
+        uses({"mapping": {"deviceMultiplier": "0"}}),
+        f"{CPU}.mapping.deviceMultiplier: Invalid",
     ),
     "a mapping without multiplier": (
-        uses({"mapping": {"capacityKey": "cpus"}}), f"{CPU}.mapping.capacityMultiplier: Required",
+        uses({"mapping": {"capacityKey": "cpus"}}),
+        f"{CPU}.mapping.capacityMultiplier: Required",
     ),
     "an empty overhead": (uses({"overhead": {}}), f"{CPU}.overhead: Invalid"),
     "a negative overhead": (uses({"overhead": {"perPod": "-1"}}), f"{CPU}.overhead.perPod: Invalid"),
@@ -179,7 +184,8 @@ REFUSED = {
     "an attribute without a value": (device(attributes={"a": {}}), f"{D}.attributes[a]: Invalid"),
     "an attribute that is null": (device(attributes={"a": None}), f"{D}.attributes[a]: Invalid"),
     "an attribute with two": (
-        device(attributes={"a": {"int": 1, "bool": True}}), f"{D}.attributes[a]: Invalid",
+        device(attributes={"a": {"int": 1, "bool": True}}),
+        f"{D}.attributes[a]: Invalid",
     ),
     "an int beyond 64 bits": (device(attributes={"a": {"int": 2**63}}), f"{D}.attributes[a].int: Invalid"),
     "a long string": (device(attributes={"a": {"string": "x" * 65}}), f"{D}.attributes[a].string: TooLong"),
@@ -188,10 +194,12 @@ REFUSED = {
     "a long key": (device(attributes={"a" * 33: {"int": 1}}), f"{D}.attributes[{'a' * 33}]: TooLong"),
     "3 draws": (device(consumesCounters=draws(3)), f"{D}.consumesCounters: TooMany"),
     "17 taints": (
-        device(taints=[{"key": f"k{i}", "effect": "None"} for i in range(17)]), f"{D}.taints: TooMany",
+        device(taints=[{"key": f"k{i}", "effect": "None"} for i in range(17)]),
+        f"{D}.taints: TooMany",
     ),
     "a strange effect": (
-        device(taints=[{"key": "k", "effect": "Explode"}]), f"{D}.taints[0].effect: NotSupported",
+        device(taints=[{"key": "k", "effect": "Explode"}]),
+        f"{D}.taints[0].effect: NotSupported",
     ),
     "a lone binding condition": (device(bindingConditions=["a"]), f"{D}.bindingFailureConditions: Required"),
     "a condition on both sides": (
@@ -201,21 +209,25 @@ REFUSED = {
     "a node of its own without leave": (device(nodeName="n"), f"{D}.nodeName: Forbidden"),
     "no node of its own": (device_slice(nodeName=None, perDeviceNodeSelection=True), f"{D}: Required"),
     "a policy on a dedicated device": (
-        device(capacity={"m": {"value": "1", "requestPolicy": {"default": "1"}}}), f"{POLICY}: Forbidden",
+        device(capacity={"m": {"value": "1", "requestPolicy": {"default": "1"}}}),
+        f"{POLICY}: Forbidden",
     ),
     "values and range": (
         shared({"default": "1", "validValues": ["1"], "validRange": {"min": "1"}}),
         f"{POLICY}: Forbidden",
     ),
     "values out of order": (
-        shared({"default": "1", "validValues": ["2", "1"]}), f"{POLICY}.validValues: Invalid",
+        shared({"default": "1", "validValues": ["2", "1"]}),
+        f"{POLICY}.validValues: Invalid",
     ),
     "a default that is no member": (
-        shared({"default": "3", "validValues": ["1", "2"]}), f"{POLICY}.default: Invalid",
+        shared({"default": "3", "validValues": ["1", "2"]}),
+        f"{POLICY}.default: Invalid",
     ),
     "no default": (shared({"validRange": {"min": "1"}}), f"{POLICY}.default: Required"),
     "a range without a start": (
-        shared({"default": "1", "validRange": {"max": "2"}}), f"{POLICY}.validRange.min: Required",
+        shared({"default": "1", "validRange": {"max": "2"}}),
+        f"{POLICY}.validRange.min: Required",
     ),
     "a range beyond the capacity": (
         shared({"default": "1", "validRange": {"min": "1", "max": "11"}}),
@@ -230,18 +242,22 @@ REFUSED = {
         f"{POLICY}.validRange.step: Invalid",
     ),
     "an operation that is not one": (
-        device_slice(skipNodeOperations=["Everything"]), "spec.skipNodeOperations[0]: NotSupported",
+        device_slice(skipNodeOperations=["Everything"]),
+        "spec.skipNodeOperations[0]: NotSupported",
     ),
     "an operation twice": (
-        device_slice(skipNodeOperations=["*", "*"]), "spec.skipNodeOperations[1]: Duplicate",
+        device_slice(skipNodeOperations=["*", "*"]),
+        "spec.skipNodeOperations[1]: Duplicate",
     ),
     "preparing without unpreparing": (
-        device_slice(skipNodeOperations=["NodePrepareResources"]), "spec.skipNodeOperations: Invalid",
+        device_slice(skipNodeOperations=["NodePrepareResources"]),
+        "spec.skipNodeOperations: Invalid",
     ),
     "a default between two steps": (
-        shared({"default": "3", "validRange": {"min": "2", "step": "2"}}), f"{POLICY}.default: Invalid",
+        shared({"default": "3", "validRange": {"min": "2", "step": "2"}}),
+        f"{POLICY}.default: Invalid",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("body", "problem"), REFUSED.values(), ids=REFUSED.keys())

@@ -86,7 +86,9 @@ CAPACITY = {
         Reason.CAPACITY_INVALID, local(RANGED), asks(request(capacity={"mem": "1500100u"}))
     ),
     "CAP-6 without fractions the step is rounded up": Case(
-        ["r=A"], local(RANGED), asks(request(capacity={"mem": "1500100u"})),
+        ["r=A"],
+        local(RANGED),
+        asks(request(capacity={"mem": "1500100u"})),
         {"rules": without("DRAFractionalCapacityRange")},
     ),
     "CAP-12 a negative amount": Case(
@@ -104,9 +106,10 @@ CAPACITY = {
     "SEL-6 a broken constraint comes before used up capacity": Case(
         Reason.CONSTRAINT_VIOLATED,
         local(device("0", {"m": 1}), {**MEM, **device("A", {"m": 2}, {"mem": "4"})}),
-        asks(request(count=None), constraints=[match("d/m")]), {"held": [share(mem="4")]},
+        asks(request(count=None), constraints=[match("d/m")]),
+        {"held": [share(mem="4")]},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("pruned", [True, False], ids=["pruned", "plain"])
@@ -165,24 +168,34 @@ TWO_SETS = {"g": {"m": 4, "s": 2}, "h": {"m": 4}}
 
 COUNTERS = {
     "CTR-7 drawing zero is drawing": (
-        None, pool(TWO_SETS, drawing(A={"g": {"m": 5}}, B={"h": {"m": 0}})), [request()], [hold("A")],
+        None,
+        pool(TWO_SETS, drawing(A={"g": {"m": 5}}, B={"h": {"m": 0}})),
+        [request()],
+        [hold("A")],
     ),
     "CTR-6 an over-drawn set blocks the whole pool": (
         ["r=P"],
         pool(TWO_SETS, [*drawing(A={"g": {"m": 5}}, B={"h": {"m": 1}}), device("P", {"id": "P"})]),
-        [request()], [hold("A")],
+        [request()],
+        [hold("A")],
     ),
     "CTR-8 administrators draw too": (
-        None, pool(TWO_SETS, drawing(A={"g": {"m": 3}}, B={"g": {"m": 2}})),
-        [request("r1", adminAccess=True, selectors=only("A")), request("r2", selectors=only("B"))], [],
+        None,
+        pool(TWO_SETS, drawing(A={"g": {"m": 3}}, B={"g": {"m": 2}})),
+        [request("r1", adminAccess=True, selectors=only("A")), request("r2", selectors=only("B"))],
+        [],
     ),
     "CTR-4 but what they hold is not counted": (
-        ["r=B"], pool(TWO_SETS, drawing(A={"g": {"m": 3}}, B={"g": {"m": 2}})),
-        [request(selectors=only("B"))], [hold("A", adminAccess=True)],
+        ["r=B"],
+        pool(TWO_SETS, drawing(A={"g": {"m": 3}}, B={"g": {"m": 2}})),
+        [request(selectors=only("B"))],
+        [hold("A", adminAccess=True)],
     ),
     "CAP-13 a held share has drawn, whatever it consumes": (
-        ["r=A"], pool(TWO_SETS, [device("A", draws={"g": {"m": 4}}, allowMultipleAllocations=True)]),
-        [request()], [hold("A", shareID="x")],
+        ["r=A"],
+        pool(TWO_SETS, [device("A", draws={"g": {"m": 4}}, allowMultipleAllocations=True)]),
+        [request()],
+        [hold("A", shareID="x")],
     ),
     "CAP-13 also if the device is published as dedicated since": (
         ["r0=B r1=A r2=C"],
@@ -190,7 +203,7 @@ COUNTERS = {
         [request("r0"), request("r1", selectors=only("A")), request("r2", selectors=only("B", "C"))],
         [hold("A", shareID="x")],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("pruned", [True, False], ids=["pruned", "plain"])

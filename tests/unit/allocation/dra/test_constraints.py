@@ -59,7 +59,8 @@ CONSTRAINTS = {
         X, pair(1, 1), both({**MATCH, "distinctAttribute": "d/m"})
     ),
     "CON-2 never across claims": Case(
-        ["r=A", "r=B"], pair(1, 2),
+        ["r=A", "r=B"],
+        pair(1, 2),
         (claim("c1", request(), constraints=[MATCH]), claim("c2", request(), constraints=[MATCH])),
     ),
     "CON-4 another domain may not": Case(None, pair(1, 1), both(match("e/m"))),
@@ -72,7 +73,7 @@ CONSTRAINTS = {
     "SEL-6 in use comes before the constraint": Case(
         None, pair(1, 2), matching(request(count=None)), taken("B")
     ),
-}  # fmt: skip
+}
 
 
 def derives(name: str, expression: str, count: int | None = 1, **fields: Any) -> Object:
@@ -104,7 +105,8 @@ DERIVED = {
     "CON-12 it hides the attribute of the device": Case(X, pair(1, 2), on_x(derives("r", "'same'", 2))),
     "CON-12 it is seen by its request alone": Case(None, pair(1, 2), on_x(derives("r", M), request("s"))),
     "CON-12 beside an attribute of the same name": Case(
-        ["r=B s=A"], local(device("A", {"v/x": 2}), device("B", {"m": 2})),
+        ["r=B s=A"],
+        local(device("A", {"v/x": 2}), device("B", {"m": 2})),
         on_x(derives("r", M, selectors=selectors("has(device.attributes['d'].m)")), request("s")),
     ),
     "CON-12 types differ": Case(None, pair(1, 1), on_x(derives("r", M), derives("s", f"string({M})"))),
@@ -113,11 +115,13 @@ DERIVED = {
     ),
     "CON-12 an empty list has none": Case(None, pair(1, 2), on_x(derives("r", "[]"))),
     "CON-12 distinct values": Case(
-        ["r=A r=C"], local(*(device(name, {"m": at}) for name, at in (("A", 0), ("B", 2), ("C", 1)))),
+        ["r=A r=C"],
+        local(*(device(name, {"m": at}) for name, at in (("A", 0), ("B", 2), ("C", 1)))),
         asks(derives("r", f"{M} % 2", 2), constraints=[distinct("v/x")]),
     ),
     "CON-12 each alternative has its own": Case(
-        ["r=A s/b=B"], pair(1, 2),
+        ["r=A s/b=B"],
+        pair(1, 2),
         on_x(
             derives("r", M),
             first_of(
@@ -147,14 +151,15 @@ DERIVED = {
         ["r=A s=B"], pair(None, 1), asks(request("r"), derives("s", M), constraints=[match("v/x", "s")])
     ),
     "CON-13 not on a device that an earlier constraint refuses": Case(
-        ["r=B"], local(device("A", {}), device("B", {"m": 1, "k": 1})),
+        ["r=B"],
+        local(device("A", {}), device("B", {"m": 1, "k": 1})),
         asks(derives("r", M), constraints=[match("d/k"), ON_X]),
     ),
     "CON-13 in mode All": Case(Reason.DERIVED_ATTRIBUTE, pair(1, None), on_x(derives("r", M, None))),
     "CON-13 in mode All a device in use fails the request first": Case(
         None, pair(1, None), on_x(derives("r", M, None)), taken("B")
     ),
-}  # fmt: skip
+}
 
 ADMIN = {
     "ADM-1 false is like unset": Case(None, local(device("A")), asks(request(adminAccess=False)), taken("A")),
@@ -162,14 +167,15 @@ ADMIN = {
         ["r=A"], local(device("A")), asks(request()), {"held": [held("h", hold("A", adminAccess=True))]}
     ),
     "ADM-6 capacity limits administrators": Case(
-        None, local(device("A", capacity={"mem": "4"}, allowMultipleAllocations=True)),
+        None,
+        local(device("A", capacity={"mem": "4"}, allowMultipleAllocations=True)),
         asks(request(adminAccess=True, capacity={"mem": "2"})),
         {"held": [held("h", hold("A", shareID="x", consumedCapacity={"mem": "3"}))]},
     ),
     "ADM-7 all devices, in use or not": Case(
         ["r=A r=B"], local(*devices("A", "B")), asks(request(count=None, adminAccess=True)), taken("B")
     ),
-}  # fmt: skip
+}
 
 
 CASES = {**CONSTRAINTS, **DERIVED, **ADMIN}

@@ -176,26 +176,36 @@ def test_a_refusal_names_the_device_its_mode_and_the_claim():
     ("devices", "before", "wanted", "text"),
     [
         pytest.param(
-            [part("a", 1), part("x", 1, "g")], ["a"], "x", "a is held by default/h-a without a group",
+            [part("a", 1), part("x", 1, "g")],
+            ["a"],
+            "x",
+            "a is held by default/h-a without a group",
             id="no groups",
         ),
         pytest.param(
-            [part("a", 1, "p", "q"), part("b", 1, "q", "r"), part("x", 1, "p", "r")], ["a", "b"], "x",
+            [part("a", 1, "p", "q"), part("b", 1, "q", "r"), part("x", 1, "p", "r")],
+            ["a", "b"],
+            "x",
             "no group is common to it and all held devices (a is held by default/h-a with groups p, q; "
             "b is held by default/h-b with groups q, r)",
             id="only together",
         ),
         pytest.param(
-            [stating("a", "false"), device("x", {"id": "x"})], ["a"], "x",
-            "a is held by default/h-a and compatible only with false", id="an expression of what is held",
+            [stating("a", "false"), device("x", {"id": "x"})],
+            ["a"],
+            "x",
+            "a is held by default/h-a and compatible only with false",
+            id="an expression of what is held",
         ),
         pytest.param(
-            [device("a", {"id": "a"}), stating("x", "false")], ["a"], "x",
+            [device("a", {"id": "a"}), stating("x", "false")],
+            ["a"],
+            "x",
             "x is compatible only with false, and a is held by default/h-a",
             id="an expression of its own",
         ),
     ],
-)  # fmt: skip
+)
 def test_what_stands_against_a_device(devices: list[Object], before: list[str], wanted: str, text: str):
     found = decide(wanting(wanted, *before, rules=NEW, slices=[gpu(*devices)]))
     assert isinstance(found, Unsatisfied)

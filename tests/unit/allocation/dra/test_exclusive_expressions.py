@@ -62,31 +62,43 @@ SET_OF_HELD = device("a", {"id": "a"}, draws={"other": {"m": 1}}, compatibleOnly
     ("slices", "held_at", "expected"),
     [
         pytest.param(
-            [gpu(part("x", 1), part("a", 1, compatibleOnlyWith={"expression": "false"}))], ("a", "p"),
-            Reason.EXCLUDED, id="a common counter set",
+            [gpu(part("x", 1), part("a", 1, compatibleOnlyWith={"expression": "false"}))],
+            ("a", "p"),
+            Reason.EXCLUDED,
+            id="a common counter set",
         ),
         pytest.param(
             [gpu(part("x", 1)), gpu(part("a", 1, compatibleOnlyWith={"expression": "false"}), pool="q")],
-            ("a", "q"), "x", id="counter sets of two pools",
+            ("a", "q"),
+            "x",
+            id="counter sets of two pools",
         ),
         pytest.param(
             [resource_slice("s", [device("x", {"id": "x"}), stating("a", "false")], nodeName="n")],
-            ("a", "p"), Reason.EXCLUDED, id="no counters: the pool",
+            ("a", "p"),
+            Reason.EXCLUDED,
+            id="no counters: the pool",
         ),
         pytest.param(
             [
                 resource_slice("s", [device("x", {"id": "x"})], nodeName="n"),
                 resource_slice("t", [stating("a", "false")], pool="q", nodeName="n"),
             ],
-            ("a", "q"), "x", id="no counters: two pools",
+            ("a", "q"),
+            "x",
+            id="no counters: two pools",
         ),
         pytest.param(
-            [gpu(part("x", 1), stating("a", "false"))], ("a", "p"), Reason.EXCLUDED,
+            [gpu(part("x", 1), stating("a", "false"))],
+            ("a", "p"),
+            Reason.EXCLUDED,
             id="one draws, one does not",
         ),
         pytest.param(
             [gpu(part("a", 1, compatibleOnlyWith={"expression": "false"}), device("x", {"id": "x"}))],
-            ("a", "p"), Reason.EXCLUDED, id="the one that draws states it",
+            ("a", "p"),
+            Reason.EXCLUDED,
+            id="the one that draws states it",
         ),
         pytest.param([two_gpus(part("x", 1), SET_OF_HELD)], ("a", "p"), "x", id="two counter sets of a pool"),
         pytest.param(
@@ -97,7 +109,9 @@ SET_OF_HELD = device("a", {"id": "a"}, draws={"other": {"m": 1}}, compatibleOnly
                     perDeviceNodeSelection=True,
                 )
             ],
-            ("a", "p"), "x", id="nodes named by devices",
+            ("a", "p"),
+            "x",
+            id="nodes named by devices",
         ),
         pytest.param(
             [
@@ -107,21 +121,27 @@ SET_OF_HELD = device("a", {"id": "a"}, draws={"other": {"m": 1}}, compatibleOnly
                     perDeviceNodeSelection=True,
                 )
             ],
-            ("a", "p"), Reason.EXCLUDED, id="a device of all nodes beside one of a node",
+            ("a", "p"),
+            Reason.EXCLUDED,
+            id="a device of all nodes beside one of a node",
         ),
         pytest.param(
             [
                 resource_slice("s", [device("x", {"id": "x"})], slices=2, nodeName="n"),
                 resource_slice("t", [stating("a", "false")], slices=2, nodeName="m"),
             ],
-            ("a", "p"), "x", id="a pool of nodes: two nodes",
+            ("a", "p"),
+            "x",
+            id="a pool of nodes: two nodes",
         ),
         pytest.param(
             [resource_slice("s", [device("x", {"id": "x"}), stating("a", "false")], allNodes=True)],
-            ("a", "p"), Reason.EXCLUDED, id="a pool of the network",
+            ("a", "p"),
+            Reason.EXCLUDED,
+            id="a pool of the network",
         ),
     ],
-)  # fmt: skip
+)
 def test_how_far_an_expression_reaches(
     slices: list[Object], held_at: tuple[str, str], expected: str | Reason
 ):

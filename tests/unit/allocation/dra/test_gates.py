@@ -40,7 +40,9 @@ CASES = {
         Reason.FEATURE_DISABLED, A, asks(first_of("r", a=wants())), off("DRAPrioritizedList")
     ),
     "PREP-2 capacity of an alternative": Case(
-        Reason.FEATURE_DISABLED, A, asks(first_of("r", a=wants(), b=wants(capacity={"mem": "1"}))),
+        Reason.FEATURE_DISABLED,
+        A,
+        asks(first_of("r", a=wants(), b=wants(capacity={"mem": "1"}))),
         off("DRAConsumableCapacity"),
     ),
     "PREP-10 a constraint of another kind": Case(
@@ -54,7 +56,9 @@ CASES = {
     "PREP-6 no class given": Case(Reason.MISSING_CLASS, A, asks(request(device_class=""))),
     "PREP-7 neither exactly nor firstAvailable": Case(Reason.UNSUPPORTED_MODE, A, asks({"name": "r"})),
     "PREP-11 gates come before selectors": Case(
-        Reason.FEATURE_DISABLED, A, asks(request(selectors=[{}], capacity={"mem": "1"})),
+        Reason.FEATURE_DISABLED,
+        A,
+        asks(request(selectors=[{}], capacity={"mem": "1"})),
         off("DRAConsumableCapacity"),
     ),
     "PREP-11 selectors come before administrative access": Case(
@@ -67,20 +71,24 @@ CASES = {
         Reason.CLASS_NOT_FOUND, A, asks(request(device_class="x", allocationMode="Most"))
     ),
     "PREP-8 a selector fails although the device is in use": Case(
-        Reason.CEL_RUNTIME, A,
+        Reason.CEL_RUNTIME,
+        A,
         asks(request(count=None, selectors=selectors('device.attributes["d"].x == 1'))),
         {"held": [held("h", hold("A"))]},
     ),
     "PREP-8 the first error in pool order: a selector": Case(
-        Reason.CEL_RUNTIME, [A, resource_slice("t", pool="q", slices=2, nodeName="n")],
+        Reason.CEL_RUNTIME,
+        [A, resource_slice("t", pool="q", slices=2, nodeName="n")],
         asks(request(count=None, selectors=selectors('device.attributes["d"].x == 1'))),
     ),
     "PREP-8 the first error in pool order: a pool": Case(
-        Reason.INCOMPLETE_POOL, [A, resource_slice("t", pool="o", slices=2, nodeName="n")],
+        Reason.INCOMPLETE_POOL,
+        [A, resource_slice("t", pool="o", slices=2, nodeName="n")],
         asks(request(count=None, selectors=selectors('device.attributes["d"].x == 1'))),
     ),
     "PREP-9 each claim before the next": Case(
-        Reason.TOO_MANY_DEVICES, A,
+        Reason.TOO_MANY_DEVICES,
+        A,
         [
             claim("c1", request(count=33)),
             claim("c2", request(count=None, selectors=selectors('device.attributes["d"].x == 1'))),
@@ -88,7 +96,9 @@ CASES = {
     ),
     "POOL-2 counters": Case(["r=B"], DRAWING, asks(request()), off("DRAPartitionableDevices")),
     "CAP-14 shares block": Case(
-        None, SHARED, asks(request()),
+        None,
+        SHARED,
+        asks(request()),
         {**off("DRAConsumableCapacity"), "held": [held("h", hold("A", shareID="x"))]},
     ),
     "NM-1 a node selector that cannot be read": Case(
@@ -112,23 +122,30 @@ CASES = {
     ),
     "POOL-3 a slice without any node": Case(None, resource_slice("s", devices("A")), asks(request())),
     "POOL-7 by 1.37 counters of another node's pool are nobody's concern here": Case(
-        ["r=A"], [A, counter_slice("t", {"g": {"m": 1}}, pool="q", slices=2, nodeName="m")],
-        asks(request(count=None)), {"rules": NEW},
+        ["r=A"],
+        [A, counter_slice("t", {"g": {"m": 1}}, pool="q", slices=2, nodeName="m")],
+        asks(request(count=None)),
+        {"rules": NEW},
     ),
     "POOL-7 by 1.36 they are": Case(
         Reason.INCOMPLETE_POOL,
         [A, counter_slice("t", {"g": {"m": 1}}, pool="q", slices=2, nodeName="m")],
-        asks(request(count=None)), {"rules": OLD},
+        asks(request(count=None)),
+        {"rules": OLD},
     ),
     "CEL-6 by 1.36 without lists a list spoils the device": Case(
-        Reason.CEL_RUNTIME, local(device("A", {"m": ["a"]})), asks(request(selectors=selectors("true"))),
+        Reason.CEL_RUNTIME,
+        local(device("A", {"m": ["a"]})),
+        asks(request(selectors=selectors("true"))),
         {"rules": without("DRAListTypeAttributes", release=OLD)},
     ),
     "CEL-6 by 1.37 it does not": Case(
-        ["r=A"], local(device("A", {"m": ["a"]})), asks(request(selectors=selectors("true"))),
+        ["r=A"],
+        local(device("A", {"m": ["a"]})),
+        asks(request(selectors=selectors("true"))),
         {"rules": without("DRAListTypeAttributes")},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -177,7 +194,8 @@ TAINTS = {
         ["r=A"], local(device("A", taints=[taint("k", "Later")])), asks(request())
     ),
     "TNT-3 seconds do not matter": Case(
-        ["r=A"], local(device("A", taints=[taint("k", "NoExecute")])),
+        ["r=A"],
+        local(device("A", taints=[taint("k", "NoExecute")])),
         asks(request(tolerations=[{"operator": "Exists", "tolerationSeconds": 0}])),
     ),
     "TNT-5 administrators tolerate nothing more": Case(
@@ -187,14 +205,18 @@ TAINTS = {
         ["r=A"], local(*devices("A")), asks(request()), {"taint_rules": [taint_rule("x", None, TAINTED)]}
     ),
     "TNT-7 a rule whose class does not exist": Case(
-        ["r=A"], SIZES, asks(request()),
+        ["r=A"],
+        SIZES,
+        asks(request()),
         {"taint_rules": [taint_rule("x", {"deviceClassName": "missing"}, TAINTED)]},
     ),
     "TNT-7 an expression that fails matches nothing": Case(
-        ["r=A"], SIZES, asks(request()),
+        ["r=A"],
+        SIZES,
+        asks(request()),
         {"taint_rules": [taint_rule("x", {"selectors": selectors(BIG.replace("size", "no"))}, TAINTED)]},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("pruned", [True, False], ids=["pruned", "plain"])

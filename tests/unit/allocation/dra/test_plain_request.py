@@ -238,14 +238,16 @@ NETWORK = resource_slice(
                 first_of("r", a=wants(count=4), b=wants(count=3), c=wants()),
                 constraints=ALIKE,
             ),
-            2, id="the second of three alternatives",
+            2,
+            id="the second of three alternatives",
         ),
         pytest.param(
             world_of(on_both(*GPUS), first_of("r", a=wants(9), b=wants(None))), 0, id="an alternative for all"
         ),
         pytest.param(world_of(on_both(device("A", **SHARED)), request("r")), 0, id="shared"),
         pytest.param(
-            world_of(on_both(device("A", **SHARED), device("B", **SHARED)), request("r", 2)), 0,
+            world_of(on_both(device("A", **SHARED), device("B", **SHARED)), request("r", 2)),
+            0,
             id="entangled",
         ),
         pytest.param(
@@ -256,9 +258,10 @@ NETWORK = resource_slice(
         pytest.param(world_of([NETWORK], request("r", 3)), 0, id="a device that selects by two terms"),
         pytest.param(
             world_of(on_both(*GPUS), request("r", selectors=selectors('device.attributes["d"].x == 1'))),
-            0, id="an error",
+            0,
+            id="an error",
         ),
     ],
-)  # fmt: skip
+)
 def test_which_requests_are_plain(world: World, nodes: int):
     assert compare(world.wanted()[0], world.snapshot()) == nodes

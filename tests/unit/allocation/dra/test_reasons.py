@@ -236,13 +236,18 @@ FEATURED: Object = {"skipNodeOperations": ["*"]}
     ("slices", "nodes", "reason", "told"),
     [
         pytest.param(
-            [resource_slice("s", devices("A"), nodeName="n")], ["m"], Reason.NO_NODE,
+            [resource_slice("s", devices("A"), nodeName="n")],
+            ["m"],
+            Reason.NO_NODE,
             "1 of 1 device matches class and selectors; 0 are on nodes that can use them (considered: m)",
             id="the pod may use other nodes only",
         ),
         pytest.param(
-            [resource_slice("s", devices("A"), nodeName="n", **FEATURED)], None, Reason.NO_NODE,
-            "0 are on nodes that can use them", id="the node does not declare a feature",
+            [resource_slice("s", devices("A"), nodeName="n", **FEATURED)],
+            None,
+            Reason.NO_NODE,
+            "0 are on nodes that can use them",
+            id="the node does not declare a feature",
         ),
         pytest.param(
             [
@@ -250,7 +255,9 @@ FEATURED: Object = {"skipNodeOperations": ["*"]}
                 resource_slice("t", devices("B"), slices=2, nodeName="n"),
                 resource_slice("u", devices("A"), slices=2, generation=2, nodeName="n"),
             ],
-            None, Reason.POOL, "(pool d/p: 1 of 2 slices of generation 2 are published)",
+            None,
+            Reason.POOL,
+            "(pool d/p: 1 of 2 slices of generation 2 are published)",
             id="an old generation is complete",
         ),
         pytest.param(
@@ -258,17 +265,20 @@ FEATURED: Object = {"skipNodeOperations": ["*"]}
                 resource_slice("s", devices("A"), pool="q", slices=2, nodeName="n"),
                 resource_slice("t", devices("B"), driver="e", pool="a", slices=3, nodeName="n"),
             ],
-            None, Reason.POOL, "(pool d/q: 1 of 2 slices of generation 1 are published)",
+            None,
+            Reason.POOL,
+            "(pool d/q: 1 of 2 slices of generation 1 are published)",
             id="a broken pool of another driver is not named",
         ),
         pytest.param(
             [resource_slice("s", [device("A", nodeName="n")], nodeName="m", perDeviceNodeSelection=True)],
-            None, Reason.POOL,
+            None,
+            Reason.POOL,
             "the node selection of slice s is invalid: set only one of nodeName, perDeviceNodeSelection",
             id="two node selections",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_refusal_says_what_is_wrong_with_pools_and_nodes(
     slices: list[Object], nodes: list[str] | None, reason: Reason, told: str
 ):

@@ -117,11 +117,13 @@ MINE = opaque(of="claim")
 
 CONFIGS = {
     "T32 a class used twice, by two of three requests": (
-        claim("c", *THREE), [entry("FromClass", ONE, "r1", "r2"), entry("FromClass", TWO, "r1", "r2")],
+        claim("c", *THREE),
+        [entry("FromClass", ONE, "r1", "r2"), entry("FromClass", TWO, "r1", "r2")],
         [entry("FromClass", ONE, "r1", "r2"), entry("FromClass", TWO, "r1", "r2")],
     ),
     "RES-10 a class used by all requests": (
-        claim("c", of("r1"), of("r2")), [entry("FromClass", ONE), entry("FromClass", TWO)],
+        claim("c", of("r1"), of("r2")),
+        [entry("FromClass", ONE), entry("FromClass", TWO)],
         [entry("FromClass", ONE, "r1", "r2"), entry("FromClass", TWO, "r1", "r2")],
     ),
     "RES-8 the chosen alternative's class, by its full name": (
@@ -131,14 +133,17 @@ CONFIGS = {
     ),
     "T31 for two of three requests": (
         claim("c", *(of(r, "y") for r in ("r1", "r2", "r3")), config=[configured("r1", "r2")]),
-        [entry("FromClaim", MINE, "r1", "r2")], [entry("FromClaim", MINE, "r1", "r2")] * 2,
+        [entry("FromClaim", MINE, "r1", "r2")],
+        [entry("FromClaim", MINE, "r1", "r2")] * 2,
     ),
     "T31b for all requests": (
         claim("c", of("r1", "y"), of("r2", "y"), config=[configured("r1", "r2")]),
-        [entry("FromClaim", MINE)], [entry("FromClaim", MINE, "r1", "r2")] * 2,
+        [entry("FromClaim", MINE)],
+        [entry("FromClaim", MINE, "r1", "r2")] * 2,
     ),
     "RES-9 for no request in particular": (
-        claim("c", of("r1", "y"), of("r2", "y"), config=[configured()]), [entry("FromClaim", MINE)],
+        claim("c", of("r1", "y"), of("r2", "y"), config=[configured()]),
+        [entry("FromClaim", MINE)],
         [entry("FromClaim", MINE)],
     ),
     "RES-9 for an alternative that was not chosen": (
@@ -147,7 +152,8 @@ CONFIGS = {
             first_of("r", a=wants(9, device_class="y"), b=wants(device_class="y")),
             config=[configured("r/a")],
         ),
-        [], [],
+        [],
+        [],
     ),
     "RES-9 for the alternative that was chosen": (
         claim(
@@ -156,7 +162,8 @@ CONFIGS = {
             first_of("r", a=wants(9, device_class="y"), b=wants(device_class="y")),
             config=[configured("r/a", "r/b")],
         ),
-        [entry("FromClaim", MINE, "r/a", "r/b")], [entry("FromClaim", MINE, "r/a", "r/b")],
+        [entry("FromClaim", MINE, "r/a", "r/b")],
+        [entry("FromClaim", MINE, "r/a", "r/b")],
     ),
     "RES-9 for a request with alternatives": (
         claim(
@@ -165,14 +172,15 @@ CONFIGS = {
             first_of("r", a=wants(9, device_class="y"), b=wants(device_class="y")),
             config=[configured("r")],
         ),
-        [entry("FromClaim", MINE, "r")], [entry("FromClaim", MINE, "r")],
+        [entry("FromClaim", MINE, "r")],
+        [entry("FromClaim", MINE, "r")],
     ),
     "classes first, then the claim": (
         claim("c", of("r1"), of("r2", "y"), config=[configured("r2")]),
         [entry("FromClass", ONE, "r1"), entry("FromClass", TWO, "r1"), entry("FromClaim", MINE, "r2")],
         [entry("FromClass", ONE, "r1"), entry("FromClass", TWO, "r1"), entry("FromClaim", MINE, "r2")],
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("wanted", "new", "_"), CONFIGS.values(), ids=CONFIGS)
@@ -218,14 +226,17 @@ def apart(name: str, **place: Any) -> Object:
         pytest.param([placed(0, **ANYWHERE), placed(1, nodeName="n")], PINNED, id="T29 one is local"),
         pytest.param(
             [placed(0, **chosen_by(ZONE)), placed(1, **chosen_by(both_terms(ZONE, RACK)))],
-            conditions(ZONE, RACK), id="T30 requirements are merged",
+            conditions(ZONE, RACK),
+            id="T30 requirements are merged",
         ),
         pytest.param(
             [placed(0, **chosen_by(labelled("zone", "b", "a"))), placed(1, **chosen_by(NEWER))],
-            conditions(labelled("zone", "b", "a")), id="values are a set",
+            conditions(labelled("zone", "b", "a")),
+            id="values are a set",
         ),
         pytest.param(
-            [placed(0, **chosen_by(ZONE)), placed(1, **chosen_by(NEWER))], conditions(ZONE, NEWER),
+            [placed(0, **chosen_by(ZONE)), placed(1, **chosen_by(NEWER))],
+            conditions(ZONE, NEWER),
             id="other values are another requirement",
         ),
         pytest.param(
@@ -233,13 +244,14 @@ def apart(name: str, **place: Any) -> Object:
                 placed(0, **chosen_by(ZONE)),
                 resource_slice("b", [device("B", bindsToNode=True)], pool="q", **ANYWHERE),
             ],
-            PINNED, id="a device that binds to the node",
+            PINNED,
+            id="a device that binds to the node",
         ),
         pytest.param([apart("A", nodeName="n"), placed(0, **ANYWHERE)], PINNED, id="local by itself"),
         pytest.param([apart("A", **chosen_by(ZONE))], conditions(ZONE), id="a device's own selector"),
         pytest.param([apart("A", **ANYWHERE)], None, id="a device for all nodes"),
     ],
-)  # fmt: skip
+)
 def test_the_node_selector_says_where_the_devices_are_reached(slices, selector):
     """RES-12, RES-14: it does not name the node that the search ran for, unless a device does."""
     wanted = claim("c", request(count=len(slices)))

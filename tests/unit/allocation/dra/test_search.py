@@ -117,24 +117,29 @@ SHARED = devices("A", "B", capacity={"mem": "4"}, allowMultipleAllocations=True)
 
 EQUALS = {
     "another value of a constraint": Case(
-        ["r1=B r2=C"], local(*with_m(A=1, B=2, C=2)),
+        ["r1=B r2=C"],
+        local(*with_m(A=1, B=2, C=2)),
         asks(request("r1"), request("r2"), constraints=[match("d/m")]),
     ),
     "another draw": Case(
-        ["r1=B r2=C"], pool(4, drawing("A", 2), drawing("B", 1), drawing("C", 3)),
+        ["r1=B r2=C"],
+        pool(4, drawing("A", 2), drawing("B", 1), drawing("C", 3)),
         asks(request("r1"), request("r2", selectors=only("C"))),
     ),
     "more consumed by shares": Case(
-        ["r1=B r2=A"], local(*SHARED),
+        ["r1=B r2=A"],
+        local(*SHARED),
         asks(request("r1", capacity={"mem": "1"}), request("r2", capacity={"mem": "4"})),
         {"held": [held("h", hold("B", shareID="x", consumedCapacity={"mem": "2"}))]},
     ),
     "what was consumed on the way": Case(
-        ["r1=A r2=B r3=A r4=B"], local(*SHARED),
+        ["r1=A r2=B r3=A r4=B"],
+        local(*SHARED),
         asks(*(request(f"r{n}", capacity={"mem": m}) for n, m in enumerate("1133", 1))),
     ),
     "an error for a later request": Case(
-        Reason.CEL_RUNTIME, local(*devices("A", "B")),
+        Reason.CEL_RUNTIME,
+        local(*devices("A", "B")),
         asks(
             request("r1"),
             request(
@@ -149,10 +154,11 @@ EQUALS = {
         ["r1=B r2=A"], local(*devices("A", "B")), asks(request("r1"), request("r2", selectors=only("A")))
     ),
     "another place in the list of mode All": Case(
-        Reason.CONSTRAINT_VIOLATED, local(*with_m(A=1, B=0, C=0, D=1)),
+        Reason.CONSTRAINT_VIOLATED,
+        local(*with_m(A=1, B=0, C=0, D=1)),
         asks(request("r1"), request("r2", None), constraints=[distinct("d/m")]),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("pruned", [True, False], ids=["pruned", "plain"])

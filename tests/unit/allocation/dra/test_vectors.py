@@ -107,16 +107,19 @@ VECTORS = {
         [" ".join(f"r=d{number:02}" for number in range(32))], asks(request(count=None)), (many(32),)
     ),
     "T8 exact": Vector(
-        ["r=A"], asks(request(selectors=selectors('device.driver == "d"'))),
+        ["r=A"],
+        asks(request(selectors=selectors('device.driver == "d"'))),
         (*ABC, local("t", driver="e", pool="q", slices=2)),
     ),
     "T8 all": Vector(
-        Reason.INCOMPLETE_POOL, asks(request(count=None, selectors=selectors('device.driver == "d"'))),
+        Reason.INCOMPLETE_POOL,
+        asks(request(count=None, selectors=selectors('device.driver == "d"'))),
         (*ABC, local("t", driver="e", pool="q", slices=2)),
     ),
     "T9 satisfiable": Vector(["r=A"], asks(request()), (*ABC, local("t", driver="e", of=devices("X", "X")))),
     "T9 unsatisfiable": Vector(
-        Reason.INVALID_POOL, asks(request(selectors=selectors("false"))),
+        Reason.INVALID_POOL,
+        asks(request(selectors=selectors("false"))),
         (*ABC, local("t", driver="e", of=devices("X", "X"))),
     ),
     "T10": Vector(["r=A"], asks(request()), (*ABC, local("t", of=devices("X"), generation=2, nodeName="m"))),
@@ -124,7 +127,8 @@ VECTORS = {
         None, asks(request()), (local(slices=2), local("t", of=devices("X"), generation=2, nodeName="m"))
     ),
     "T11 all": Vector(
-        None, asks(request(count=None)),
+        None,
+        asks(request(count=None)),
         (local(slices=2), local("t", of=devices("X"), generation=2, nodeName="m")),
     ),
     "T12 exact": Vector(None, asks(request()), (local("s1"), local("s2", of=devices("X")))),
@@ -132,21 +136,24 @@ VECTORS = {
         Reason.INCOMPLETE_POOL, asks(request(count=None)), (local("s1"), local("s2", of=devices("X")))
     ),
     "T13 one": Vector(
-        ["r=B"], asks(request()),
+        ["r=B"],
+        asks(request()),
         (
             local("s1", of=devices("A", bindingConditions=["x"], bindingFailureConditions=["y"]), pool="a"),
             local("s2", of=devices("B"), pool="b"),
         ),
     ),
     "T13 two": Vector(
-        ["r=B r=A"], asks(request(count=2)),
+        ["r=B r=A"],
+        asks(request(count=2)),
         (
             local("s1", of=devices("A", bindingConditions=["x"], bindingFailureConditions=["y"]), pool="a"),
             local("s2", of=devices("B"), pool="b"),
         ),
     ),
     "T14": Vector(
-        ["r=A"], asks(request()),
+        ["r=A"],
+        asks(request()),
         (local("s-9", of=devices("B"), slices=2), local("s-10", of=devices("A"), slices=2)),
     ),
     "T15": Vector(None, asks(request(count=2)), SHARED_A),
@@ -159,17 +166,22 @@ VECTORS = {
         None, asks(request(count=None)), (local(of=[*devices("A", taints=[taint("k1")]), *devices("B")]),)
     ),
     "T19": Vector(
-        ["r=B"], asks(request(tolerations=TOLERATES_K1)),
+        ["r=B"],
+        asks(request(tolerations=TOLERATES_K1)),
         (local(of=[*devices("A", taints=[taint("k1"), taint("k2")]), *devices("B")]),),
     ),
     "T20": Vector(
-        Reason.CONSTRAINT_VIOLATED, asks(request(count=None), constraints=[match("d/m")]),
+        Reason.CONSTRAINT_VIOLATED,
+        asks(request(count=None), constraints=[match("d/m")]),
         (local(of=with_m(A=1, B=2)),),
     ),
     "T21 A free": Vector(["r=A"], asks(request(selectors=FAILS_ON_B)), ABC),
     "T21 A held": Vector(Reason.CEL_RUNTIME, asks(request(selectors=FAILS_ON_B)), ABC, A_HELD),
     "T22": Vector(
-        ["r=C"], asks(request(selectors=FAILS_ON_B)), ABC, A_HELD,
+        ["r=C"],
+        asks(request(selectors=FAILS_ON_B)),
+        ABC,
+        A_HELD,
         (device_class("any", 'device.attributes["d"].id != "B"'),),
     ),
     "T23": Vector(None, asks(admin("r1"), request("r2")), JUST_A),
@@ -181,22 +193,26 @@ VECTORS = {
                 [f"r1=d{number:02}" for number in range(20)] + [f"r2/y=d{number}" for number in range(20, 32)]
             )
         ],
-        asks(request("r1", 20), first_of("r2", x=wants(20), y=wants(12))), (many(40),),
+        asks(request("r1", 20), first_of("r2", x=wants(20), y=wants(12))),
+        (many(40),),
     ),
     "T27": Vector(Reason.TOO_MANY_DEVICES, asks(request("r1", 20), request("r2", 20)), (many(40),)),
     "T33": Vector(
-        ["r=B"], asks(request(capacity={"mem": "4Gi"})),
+        ["r=B"],
+        asks(request(capacity={"mem": "4Gi"})),
         (local(of=[device("A", capacity={"mem": "2Gi"}), device("B", capacity={"mem": "8Gi"})]),),
     ),
     "T34": Vector(None, asks(request(capacity={"mem": "1"})), ABC),
     "T35": Vector(["r=C"], asks(request()), (drawing(A=40, B=20, C=20), GROUP_40), (held("h", hold("B")),)),
     "T38": Vector([""], asks(), ABC),
     "T39": Vector(
-        Reason.INVALID_POOL, asks(request(count=4)),
+        Reason.INVALID_POOL,
+        asks(request(count=4)),
         (local("s1", slices=2), local("s2", of=devices("A"), slices=2)),
     ),
     "T40": Vector(
-        ["r=A r=B r=C"], asks(request(count=3)),
+        ["r=A r=B r=C"],
+        asks(request(count=3)),
         (local("s1", slices=2), local("s2", of=devices("A"), slices=2, nodeName="m")),
     ),
     "CTR full device tried first": Vector(
@@ -208,7 +224,7 @@ VECTORS = {
     "CTR too much drawn": Vector(
         None, asks(request()), (drawing(full=40, a=20, b=20, c=30), GROUP_40), (held("h", hold("c")),)
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(

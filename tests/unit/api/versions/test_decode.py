@@ -241,7 +241,8 @@ def test_older_versions_are_converted_before():
 MISPLACED = [
     ("ResourceClaim", {"spec": {"spec": {}}}, "spec.spec: belongs in a ResourceClaimTemplate"),
     (
-        "ResourceClaim", {"spec": {"devices": {"requests": [{"name": "a", "exactly": {}, "count": 2}]}}},
+        "ResourceClaim",
+        {"spec": {"devices": {"requests": [{"name": "a", "exactly": {}, "count": 2}]}}},
         "spec.devices.requests[0].count: belongs under `exactly`",
     ),
     (
@@ -250,14 +251,16 @@ MISPLACED = [
         "spec.spec.devices.requests[0].deviceClassName: belongs under `exactly`",
     ),
     (
-        "DeviceClass", {"spec": {"selectors": [{"expression": "true"}]}},
+        "DeviceClass",
+        {"spec": {"selectors": [{"expression": "true"}]}},
         "spec.selectors[0].expression: belongs under `cel`",
     ),
     (
-        "Pod", {"spec": {"resourceClaims": [{"name": "a", "source": {}}]}},
+        "Pod",
+        {"spec": {"resourceClaims": [{"name": "a", "source": {}}]}},
         "spec.resourceClaims[0].source: was removed in 1.31",
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("kind", "raw", "why"), MISPLACED)

@@ -68,35 +68,47 @@ C, S = "ResourceClaim ns/c: spec", "ResourceSlice s: spec"
         (CLAIM, "spec.devices.requests", {}, f"{C}.devices.requests: must be a list"),
         (CLAIM, "spec.devices.requests.0.name", ..., f"{C}.devices.requests[0].name: is missing"),
         (
-            CLAIM, "spec.devices.requests.0.exactly.count", "2",
+            CLAIM,
+            "spec.devices.requests.0.exactly.count",
+            "2",
             f"{C}.devices.requests[0].exactly.count: must be an integer, got '2'",
         ),
         (
-            CLAIM, "spec.devices.requests.0.exactly.count", -1,
+            CLAIM,
+            "spec.devices.requests.0.exactly.count",
+            -1,
             f"{C}.devices.requests[0].exactly.count: must be at least 0, got -1",
         ),
         (
-            CLAIM, "spec.devices.requests.0.exactly.adminAccess", "yes",
+            CLAIM,
+            "spec.devices.requests.0.exactly.adminAccess",
+            "yes",
             f"{C}.devices.requests[0].exactly.adminAccess: must be true or false, got 'yes'",
         ),
         (SLICE, "spec.driver", ..., f"{S}.driver: is missing"),
         (SLICE, "spec.pool", ..., f"{S}.pool: is missing"),
         (SLICE, "spec.pool.resourceSliceCount", 0, f"{S}.pool.resourceSliceCount: must be at least 1, got 0"),
         (
-            SLICE, "spec.devices.0.capacity.m.value", "10Gib",
+            SLICE,
+            "spec.devices.0.capacity.m.value",
+            "10Gib",
             f"{S}.devices[0].capacity.m.value: '10Gib' is not a quantity; "
             "write a number with an optional suffix such as 10Gi or 500m",
         ),
         (
-            SLICE, "spec.devices.0.capacity.m", "40Gi",
+            SLICE,
+            "spec.devices.0.capacity.m",
+            "40Gi",
             f"{S}.devices[0].capacity.m: must be an object, got '40Gi'",
         ),
         (
-            SLICE, "spec.devices.0.attributes.a", "x",
+            SLICE,
+            "spec.devices.0.attributes.a",
+            "x",
             f"{S}.devices[0].attributes.a: must be an object, got 'x'",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_malformed_object_is_refused_by_name_field_and_reason(
     raw: dict[str, Any], path: str, value: Any, line: str
 ):
@@ -177,17 +189,21 @@ def test_what_is_not_read_stays_in_the_converted_object():
     ("raw", "path", "value", "line"),
     [
         (
-            CLAIM, "spec", {"spec": CLAIM["spec"]},
+            CLAIM,
+            "spec",
+            {"spec": CLAIM["spec"]},
             "spec.spec: belongs in a ResourceClaimTemplate; in a claim, move it up",
         ),
         (
-            CLAIM, "spec.devices.requests.0.exactly.selectors",
+            CLAIM,
+            "spec.devices.requests.0.exactly.selectors",
             [{"cel": {"expression": "true"}}, {"cel": None, "expression": "true"}],
             "spec.devices.requests[0].exactly.selectors[1].expression: "
             "belongs under `cel`; indent it further",
         ),
         (
-            CLAIM, "spec.devices.requests.0",
+            CLAIM,
+            "spec.devices.requests.0",
             {
                 "name": "r",
                 "firstAvailable": [{"name": "a"}, {"name": "b", "selectors": [{"expression": "true"}]}],
@@ -196,7 +212,7 @@ def test_what_is_not_read_stays_in_the_converted_object():
             "belongs under `cel`; indent it further",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_field_at_the_wrong_level_is_refused_with_the_right_one(
     raw: dict[str, Any], path: str, value: Any, line: str
 ):

@@ -65,34 +65,48 @@ NEVER = [
     (EIGHT, pod({"nvidia.com/gpu": 1, "rdma": 1}), "NoDevicesOfType", "2 without rdma devices"),
     (EIGHT, pod({"nvidia.com/gpu": 16}), "ExceedsNodeCapacity", "2 with fewer than 16 gpu devices"),
     (
-        EIGHT, pod({"gpu-memory": "200Gi"}), "ExceedsNodeCapacity",
+        EIGHT,
+        pod({"gpu-memory": "200Gi"}),
+        "ExceedsNodeCapacity",
         "2 without gpu devices that are large enough",
     ),
     (
-        [nic(0)], pod({"rdma": 1}, hint={"rdma": {"vfSelector": {}}}), "NoVirtualFunctions",
+        [nic(0)],
+        pod({"rdma": 1}, hint={"rdma": {"vfSelector": {}}}),
+        "NoVirtualFunctions",
         "2 without rdma virtual functions",
     ),
     (
-        NICS, pod({"rdma": 1}, hint={"rdma": {"vfSelector": {"matchLabels": {"t": "y"}}}}),
-        "NoVirtualFunctions", "2 without rdma virtual functions that vfSelector matches",
+        NICS,
+        pod({"rdma": 1}, hint={"rdma": {"vfSelector": {"matchLabels": {"t": "y"}}}}),
+        "NoVirtualFunctions",
+        "2 without rdma virtual functions that vfSelector matches",
     ),
     (
-        NICS, pod({"rdma": 100}, hint={"rdma": {"vfSelector": {}, **COUNT}}), "ExceedsNodeCapacity",
+        NICS,
+        pod({"rdma": 100}, hint={"rdma": {"vfSelector": {}, **COUNT}}),
+        "ExceedsNodeCapacity",
         "2 with fewer than 100 rdma devices with matching virtual functions",
     ),
     (
-        NICS, pod({"rdma": 1}, hint={"rdma": {"selector": {"matchLabels": {"t": "y"}}}}),
-        "NoMatchingDevices", "2 without rdma devices that the selector matches",
+        NICS,
+        pod({"rdma": 1}, hint={"rdma": {"selector": {"matchLabels": {"t": "y"}}}}),
+        "NoMatchingDevices",
+        "2 without rdma devices that the selector matches",
     ),
     (
-        EIGHT, pod({"nvidia.com/gpu": 3}, hint={"gpu": {"requiredTopologyScope": "PCIe"}}),
-        "TopologyScopeImpossible", "2 with too few GPUs within any scope PCIe",
+        EIGHT,
+        pod({"nvidia.com/gpu": 3}, hint={"gpu": {"requiredTopologyScope": "PCIe"}}),
+        "TopologyScopeImpossible",
+        "2 with too few GPUs within any scope PCIe",
     ),
     (
-        SIDES, pod({"nvidia.com/gpu": 1, "rdma": 1}, joint=PAIR), "JointScopeImpossible",
+        SIDES,
+        pod({"nvidia.com/gpu": 1, "rdma": 1}, joint=PAIR),
+        "JointScopeImpossible",
         "2 with too few gpu, rdma devices on common PCIe switches",
     ),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("machine", "wants", "reason", "message"), NEVER)

@@ -116,30 +116,37 @@ def test_what_is_left_is_the_plain_difference(total: str, draws: list[str], take
     ("sets", "draws", "reason"),
     [
         pytest.param(
-            {"g": {"m": 1}}, {"h": {"m": 1}},
+            {"g": {"m": 1}},
+            {"h": {"m": 1}},
             "slice p-devices: a device draws from counter set h, which the pool does not have",
             id="a set that is not there",
         ),
         pytest.param(
-            {"g": {"m": 1}}, {"g": {"k": 1}},
+            {"g": {"m": 1}},
+            {"g": {"k": 1}},
             "slice p-devices: a device draws counter k, which counter set g does not have",
             id="a counter that is not there",
         ),
         pytest.param(
-            {"g": {"m": 1}}, {"g": {"m": -1}},
+            {"g": {"m": 1}},
+            {"g": {"m": -1}},
             "slice p-devices: a device draws a negative amount of counter m from set g",
             id="less than nothing",
         ),
         pytest.param(
-            {"g": {f"c{n}": 1 for n in range(129)}}, {}, "counter set g: more than 128 counters",
+            {"g": {f"c{n}": 1 for n in range(129)}},
+            {},
+            "counter set g: more than 128 counters",
             id="too many counters",
         ),
         pytest.param(
-            {f"g{n}": {"m": 1} for n in range(9)}, {f"g{n}": {"m": 1} for n in range(9)},
-            "a device draws from more than 8 counter sets", id="too many sets",
+            {f"g{n}": {"m": 1} for n in range(9)},
+            {f"g{n}": {"m": 1} for n in range(9)},
+            "a device draws from more than 8 counter sets",
+            id="too many sets",
         ),
     ],
-)  # fmt: skip
+)
 def test_a_pool_with_broken_counters_is_invalid_alone(sets: Draws, draws: Draws, reason: str):
     seen = see(*pool(sets, [{}, draws]))
     assert problem(seen) == reason

@@ -113,13 +113,15 @@ CASES = [
     Given("an empty slice counts towards the pool", first([], **ON_N)).sees("p usable"),
     # POOL-2: without partitionable devices
     Given(
-        "POOL-2: slices of the feature are left out, and still counted", first(A, slices=3, **ON_N),
+        "POOL-2: slices of the feature are left out, and still counted",
+        first(A, slices=3, **ON_N),
         counter_slice("t", COUNTERS, slices=3, **ON_N),
         resource_slice("u", [device("B", **ON_N)], slices=3, **EACH),
     ).sees("p usable A", rules=WITHOUT_COUNTERS),
     Given(
         "POOL-2, POOL-12: what slices of the feature say of their number counts, too",
-        counter_slice("s", COUNTERS, slices=3, **ON_N), second(A, slices=1, **ON_N),
+        counter_slice("s", COUNTERS, slices=3, **ON_N),
+        second(A, slices=1, **ON_N),
     ).sees("p invalid", rules=WITHOUT_COUNTERS),
     Given(
         "POOL-2: a pool of nothing else is no pool", resource_slice("u", [device("B", **ON_N)], **EACH)
@@ -133,14 +135,16 @@ CASES = [
     ).sees("p usable B"),
     Given(
         "T10, POOL-5: older slices that are complete are used, though newer ones are elsewhere",
-        first(A, **ON_N), second(B, **ON_M, **SECOND),
+        first(A, **ON_N),
+        second(B, **ON_M, **SECOND),
     ).sees("p usable A"),
     Given("T10: and the newer ones are used there", first(A, **ON_N), second(B, **ON_M, **SECOND)).sees(
         "p usable B", on="m"
     ),
     Given(
         "T11, POOL-6: older slices that are not complete are obsolete, not incomplete",
-        first(A, **ON_N, **TWO), second(B, **ON_M, **SECOND),
+        first(A, **ON_N, **TWO),
+        second(B, **ON_M, **SECOND),
     ).sees(""),
     Given("POOL-6: slices elsewhere complete a pool", first(A, **ON_N, **TWO), second(B, **ON_M, **TWO)).sees(
         "p usable A"
@@ -148,11 +152,13 @@ CASES = [
     Given("POOL-6: too few slices", first(A, **ON_N, **TWO)).sees("p incomplete"),
     Given("T12, POOL-6: too many slices", first(A, **ON_N), second(B, **ON_N)).sees("p incomplete"),
     Given(
-        "POOL-5: as many as wanted concern the node, more elsewhere do not matter", first(A, **ON_N),
+        "POOL-5: as many as wanted concern the node, more elsewhere do not matter",
+        first(A, **ON_N),
         second(B, **ON_M),
     ).sees("p usable A"),
     Given(
-        "POOL-6: older slices do not complete newer ones", first(A, **ON_N, **TWO),
+        "POOL-6: older slices do not complete newer ones",
+        first(A, **ON_N, **TWO),
         second(B, **ON_N, **TWO, **SECOND),
     ).sees("p incomplete"),
     Given("POOL-7: incomplete elsewhere is nothing here", first(A, **ON_M, **TWO)).sees(""),
@@ -166,7 +172,8 @@ CASES = [
         counter_slice("t", COUNTERS, **ON_M, **TWO),
     ).sees("p incomplete", rules=OLD),
     Given(
-        "POOL-7, 1.36: and so does a whole one, empty", counter_slice("t", COUNTERS, **ON_M, **TWO),
+        "POOL-7, 1.36: and so does a whole one, empty",
+        counter_slice("t", COUNTERS, **ON_M, **TWO),
         first([device("A", draws={"g": {"m": 1}})], **ON_M, **TWO),
     ).sees("p usable", rules=OLD),
     Given(
@@ -176,12 +183,14 @@ CASES = [
     ).sees("p usable A"),
     # POOL-9, POOL-14: order
     Given(
-        "T14, POOL-9: slices by name, byte by byte", resource_slice("s-9", B, **ON_N, **TWO),
+        "T14, POOL-9: slices by name, byte by byte",
+        resource_slice("s-9", B, **ON_N, **TWO),
         resource_slice("s-10", A, **ON_N, **TWO),
     ).sees("p usable A B"),
     Given(
         "POOL-9: capitals stand before small letters, and those before what is not ASCII",
-        resource_slice("ä", devices("C"), **ON_N, slices=3), resource_slice("a", B, **ON_N, slices=3),
+        resource_slice("ä", devices("C"), **ON_N, slices=3),
+        resource_slice("a", B, **ON_N, slices=3),
         resource_slice("Z", A, **ON_N, slices=3),
     ).sees("p usable A B C"),
     Given("POOL-9: devices as the slice lists them", first(devices("B", "C", "A"), **ON_N)).sees(
@@ -196,7 +205,8 @@ CASES = [
     Given(
         "T13, POOL-14: a pool that makes pods wait comes last",
         resource_slice("1", [device("A", bindingConditions=["ready"])], pool="a", **ON_N),
-        resource_slice("2", B, pool="b", **ON_N), resource_slice("3", devices("C"), pool="c", **ON_N),
+        resource_slice("2", B, pool="b", **ON_N),
+        resource_slice("3", devices("C"), pool="c", **ON_N),
     ).sees("b usable B; c usable C; a usable A"),
     Given(
         "POOL-14: an unusable pool keeps its place, whatever its devices",
@@ -211,18 +221,21 @@ CASES = [
     ).sees("a usable A; b usable B"),
     # POOL-8, POOL-11, POOL-12, POOL-13: unusable pools stay in view
     Given(
-        "T8, POOL-8: an incomplete pool gives nothing and stays in view", first(A, **ON_N),
+        "T8, POOL-8: an incomplete pool gives nothing and stays in view",
+        first(A, **ON_N),
         second(B, driver="e", pool="q", **ON_N, **TWO),
     ).sees("p usable A; q incomplete"),
     Given(
-        "T9, POOL-13: so does an invalid one", first(A, **ON_N),
+        "T9, POOL-13: so does an invalid one",
+        first(A, **ON_N),
         second(devices("B", "B"), driver="e", pool="q", **ON_N),
     ).sees("p usable A; q invalid"),
     Given("T39, POOL-11: two devices of one name", first(A, **ON_N, **TWO), second(A, **ON_N, **TWO)).sees(
         "p invalid"
     ),
     Given(
-        "T40, POOL-12: not noticed where only one of them is for the node", first(A, **ON_N, **TWO),
+        "T40, POOL-12: not noticed where only one of them is for the node",
+        first(A, **ON_N, **TWO),
         second(A, **ON_M, **TWO),
     ).sees("p usable A"),
     Given("POOL-11: generations may share names", first(A, **ON_N), second(A, **ON_N, **SECOND)).sees(
@@ -263,7 +276,7 @@ CASES = [
             ),
         )
     ],
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
