@@ -168,6 +168,16 @@ def test_only_invalid_input_is_refused(tmp_path: Path, text: str, line: str, out
     assert "gpu-0" in result.stdout
 
 
+def test_the_exit_code_of_invalid_input_wins_over_pending_claims(tmp_path: Path):
+    assert allocate(tmp_path, f=together(claim("a"), "- 1\n")).exit_code == NO
+
+
+def test_a_missing_class_is_named(tmp_path: Path):
+    result = allocate(tmp_path, f=together(gpus("n1"), claim("a", device_class="nope")))
+    assert result.exit_code == NO
+    assert "not allocated: claim default/a: request gpu: there is no DeviceClass nope" in result.stdout
+
+
 def test_a_pool_that_is_incomplete_in_its_newest_generation_is_reported(tmp_path: Path):
     slices = gpus("n1", generation=1, slices=2, name="one"), gpus("n1", generation=2, slices=2, name="two")
     result = allocate(tmp_path, f=together(CLASS, *slices, claim("a")))

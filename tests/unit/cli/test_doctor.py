@@ -62,7 +62,13 @@ def test_a_block_names_problem_location_and_remedy(tmp_path: Path):
 
 def test_wide_has_a_line_for_each_finding(tmp_path: Path):
     _, line, _ = doctor(tmp_path, WRONG, "-o", "wide").stdout.splitlines()
-    for part_of_it in ("error", "ResourceSlice s", "resourceSliceCount", "1 of 2 slices", "a.yaml:2"):
+    for part_of_it in (
+        "error",
+        "ResourceSlice s",
+        "spec.pool.resourceSliceCount",
+        "1 of 2 slices",
+        "a.yaml:2",
+    ):
         assert part_of_it in line
 
 
@@ -162,7 +168,8 @@ async def test_the_default_cluster_is_that_of_the_kubeconfig(tmp_path: Path):
         path = write_contexts(tmp_path / "config", here=url)
         command, environment = ["doctor", "--cluster", "-o", "json"], {"KUBECONFIG": path}
         asked = await asyncio.to_thread(CliRunner().invoke, main, command, env=environment)
-    assert [one["check"] for one in json.loads(asked.stdout)["findings"]] == ["matches-nothing"]
+    found = [(one["check"], one["file"]) for one in json.loads(asked.stdout)["findings"]]
+    assert found == [("matches-nothing", "DeviceClass/gpu")]
 
 
 async def _asked(server: ApiServer) -> list[Object]:

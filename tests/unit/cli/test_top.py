@@ -308,6 +308,7 @@ def test_allocate_places_a_tree_in_one_block():
 def test_what_a_gang_lacks_is_said(tmp_path: Path, command: str):
     code, output = run(*command.split(), "-f", too_large(tmp_path))
     assert (code, "1 of 2 pods fit together" in output) == (1, True)
+    assert ("0 claims allocated, 2 pending" in output) == (command == "allocate")
 
 
 def test_whatif_says_where_a_gang_fits_and_how_often():

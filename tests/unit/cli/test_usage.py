@@ -232,7 +232,9 @@ def test_engine_options_are_advanced(name: str):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_is_short(name: str):
-    assert len(shown(name, "--help").splitlines()) <= (60 if name == "run" else 75)
+    text = shown(name, "--help")
+    assert text.startswith(f"Usage: main {name}")
+    assert len(text.splitlines()) <= (60 if name == "run" else 75)
 
 
 @pytest.mark.parametrize("flag", ["--log-format=json", "--no-earlier-leader", "--policy-seed=1", "--traces"])

@@ -66,6 +66,13 @@ def test_copies_are_counted(say, count: str, code: int, line: str):
     assert (result.exit_code, result.stdout.splitlines()[0]) == (code, line)
 
 
+def test_a_claim_that_does_not_fit_has_a_reason(say):
+    result = say(claim("c", 3))
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[0] == "does not fit: claim default/c"
+    assert "the request needs 3 devices" in result.stdout
+
+
 def test_devices_can_be_added(say):
     result = say(claim("c", 3), "--add", "@more", more=gpus("n3", 3))
     assert (result.exit_code, "n3" in result.stdout) == (0, True)

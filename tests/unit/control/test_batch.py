@@ -265,7 +265,7 @@ def burst(random: Random) -> list[Object]:
     return made
 
 
-@pytest.mark.parametrize("seed", seeds(80 * FACTOR))
+@pytest.mark.parametrize("seed", seeds(120 * FACTOR))
 async def test_a_batch_gets_what_each_would_get_in_its_turn(seed: int, monkeypatch: pytest.MonkeyPatch):
     """Beside a twin that decides one pod after the other."""
     monkeypatch.setattr(claim_handler, "FEWEST", 2)

@@ -150,8 +150,16 @@ async def test_without_the_finalizer_an_allocation_is_never_cleared(api):
     assert state(api) == (True, 0, False)
 
 
+async def test_a_claim_that_is_deleted_while_unreserved_goes(api):
+    """RCC-5."""
+    ok(api, "POST", CLAIMS, claim())
+    allocate(api)
+    ok(api, "DELETE", f"{CLAIMS}/c")
+    await settle(api)
+    assert call(api, "GET", f"{CLAIMS}/c")[0] == 404
+
+
 async def test_a_claim_that_is_deleted_while_reserved_waits_for_its_pod(api):
-    """RCC-5: unreserved, it goes."""
     await running_pod(api)
     ok(api, "DELETE", f"{CLAIMS}/c")
     await settle(api)
@@ -323,6 +331,21 @@ async def test_pods_are_bound_as_required_affinity_says(first, second, nodes):
             await settle(api)
         found = [ok(api, "GET", f"{PODS}/{name}")["spec"].get("nodeName") for name in ("p1", "p2")]
         assert found == list(nodes)
+
+
+async def test_a_pod_that_is_kept_away_is_bound_when_the_other_one_leaves():
+    api = ApiServer()
+    ok(api, "POST", "/api/v1/nodes", node("n1", labels={"zone": "a"}))
+    async with run_controllers(api):
+        for name in ("p1", "p2"):
+            made = pod(name, affinity=APART)
+            made["metadata"]["labels"] = {"app": "x"}
+            ok(api, "POST", PODS, made)
+        await settle(api)
+        assert "nodeName" not in ok(api, "GET", f"{PODS}/p2")["spec"]
+        ok(api, "DELETE", f"{PODS}/p1")
+        await settle(api)
+        assert ok(api, "GET", f"{PODS}/p2")["spec"]["nodeName"] == "n1"
 
 
 def scheduled(api: ApiServer, name: str = "p") -> tuple[str | None, ...]:

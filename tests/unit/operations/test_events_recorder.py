@@ -291,3 +291,12 @@ async def test_a_claim_in_flight_is_looked_at_again_later(loop: Loop):
     loop.in_flight = set()
     await asyncio.sleep(60)
     assert loop.told == [(20.0, "a", "DevicesInUse")]
+
+
+async def test_a_claim_that_was_in_flight_and_was_written_is_never_told(loop: Loop):
+    loop.refuse("a", "DevicesInUse")
+    loop.in_flight = {"a"}
+    await asyncio.sleep(15)
+    loop.done("a")
+    await asyncio.sleep(60)
+    assert loop.told == []

@@ -165,7 +165,8 @@ async def test_other_devices_are_another_event():
         await asyncio.sleep(1)
     assert [event["note"] for event in server.created] == ["Allocated d0.", "Allocated d1."]
     assert [count for _, count in server.repeated] == [2]
-    assert (server.created[0]["type"], server.created[0]["related"]["name"]) == ("Normal", "p")
+    (first, _) = server.created
+    assert (first["type"], first["reason"], first["related"]["name"]) == ("Normal", "Allocated", "p")
 
 
 async def test_allocations_neither_delay_nor_displace_warnings():
@@ -175,8 +176,9 @@ async def test_allocations_neither_delay_nor_displace_warnings():
         assert events.dropped == 1
         events.record([notice()])
         assert events.dropped == 1
-        await asyncio.sleep(1)
+        await asyncio.sleep(120)
     assert server.created[0]["type"] == "Warning"
+    assert (len(server.created), events.written) == (MAX_QUEUED + 1, MAX_QUEUED + 1)
 
 
 async def test_the_same_again_is_a_series_until_it_is_too_long_ago():

@@ -73,8 +73,6 @@ async def test_the_demonstrations_65_devices(browser: Browser, theme: str, width
         await seen.heard(Waits, 9)
         await check(browser, seen.url, theme, width)
         await check(browser, f"{seen.url}/?cell=a100-0&by=node", theme, width)
-        if theme == "dark":
-            return
         await browser.open(f"{seen.url}/explanation?kind=claim&namespace=training&name=quartet")
         assert "training/quartet" in await browser.run("return document.querySelector('h1').textContent")
         assert await violations(browser) == []
@@ -91,8 +89,7 @@ async def test_many_devices_with_every_reason(browser: Browser, theme: str, widt
         line = GangLine(gang, 4, gated=3, bound=1, released=0, nodes=1, domain=(("rack", "r1"),))
         still.gangs[gang] = GangEntry(line, "GangUnplaced", "2 of 3 pods fit together")
         await check(browser, still.url, theme, width)
-        if theme == "light":  # second pages of all lists
-            await check(browser, f"{still.url}/?reason=DevicesInUse&nodes=2&page=2", theme, width)
+        await check(browser, f"{still.url}/?reason=DevicesInUse&nodes=2&page=2", theme, width)
 
 
 @SIZES
@@ -212,11 +209,12 @@ async def test_filters_work_from_the_keyboard_and_by_links_without_scripts(brows
             await browser.tell("Emulation.setScriptExecutionDisabled", value=False)
 
 
-async def test_it_fits_on_narrow_screens_with_everything_open(browser: Browser):
+@pytest.mark.parametrize("width", [1400, 360])
+async def test_it_fits_on_wide_and_on_narrow_screens_with_everything_open(browser: Browser, width: int):
     made = fleet()
     give(made, "p" * 200, {"nvidia.com/gpu": 1, "rdma": 1}, **JOINT)
     async with standing([], made) as still:
-        await browser.size(360, 900)
+        await browser.size(width, 900)
         await browser.live(still.url)
         await browser.run("document.querySelectorAll('details').forEach((one) => one.open = true)")
         assert await browser.run("return document.documentElement.scrollWidth <= innerWidth")

@@ -65,7 +65,8 @@ def test_without_steps_all_claims_are_allocated_in_order(play):
 def test_what_is_released_can_be_taken_again(play):
     steps = [{"allocate": "a"}, {"allocate": "b"}, {"release": "a"}, {"allocate": "b"}]
     summary = play(scenario(claims=[a_claim("a", 2), a_claim("b", 2)], steps=steps))
-    assert [name for name, _, _ in taken(summary)] == ["default/a"] * 2 + ["default/b"] * 2
+    found = [f"{name} {device}" for name, _, device in taken(summary)]
+    assert found == ["default/a gpu-0", "default/a gpu-1", "default/b gpu-0", "default/b gpu-1"]
     assert (summary["allocated"], summary["failed"]) == (2, 1)
 
 
@@ -145,6 +146,14 @@ def test_its_figures_have_the_names_of_ours(name: str, tmp_path: Path):
     ours = {figure.name for figure in ASKED[name].run(size, lambda *_: None).figures}
     assert found
     assert {figure.name for figure in found} <= ours
+
+
+def test_rates_are_those_of_the_times_that_it_told(tmp_path: Path):
+    found = {one.name: one.value for one in ask(
+        a_program(tmp_path, ANSWER), "w", task_of("whole-gpu"), {"nodes": 2, "claims": 5}
+    )}  # fmt: skip
+    assert found["claims/s"] == pytest.approx(5000)
+    assert found["claim worst"] == pytest.approx(200)
 
 
 @pytest.mark.parametrize(

@@ -54,8 +54,13 @@ def test_a_result_file_is_read_as_it_was_written(tmp_path):
 def test_the_figures_of_the_same_run_stand_beside_ours():
     report = a_report(oracle=[Figure("claims/s", 20.0, "/s", "more"), Figure("load", 4.0, "s")])
     rows = printed(run_table(report.runs[0])).splitlines()
+    assert "worst" in rows[0]
     assert any("claims/s" in row and "20" in row and "10.0x" in row for row in rows)
     assert any("load" in row and "4.0x" in row for row in rows)
+
+
+def test_without_an_oracle_its_column_is_empty():
+    assert not any("x" in row.split()[-1] for row in printed(run_table(a_report().runs[0])).splitlines()[1:])
 
 
 def test_results_are_drawn_one_file_a_picture(tmp_path):

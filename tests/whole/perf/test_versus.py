@@ -126,6 +126,10 @@ def test_a_commit_runs_with_the_packages_of_its_own_lock(tmp_path: Path):
     assert len(list((tmp_path / "environments").iterdir())) == 1
 
 
+def test_a_commit_without_a_lock_runs_with_this_interpreter(tmp_path: Path):
+    assert interpreter(tmp_path, tmp_path / "environments") == sys.executable
+
+
 def test_the_command_prints_json_with_the_spread(repository: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(repository)
     for name, function in (("resolve", resolve), ("worktrees", worktrees)):

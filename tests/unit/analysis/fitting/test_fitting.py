@@ -9,7 +9,7 @@ from reconciler.analysis.fitting.question import Fit, question_in
 from reconciler.analysis.world import world_of
 from reconciler.api.manifests.bundle import bundle
 from reconciler.api.manifests.documents import Document, Origin
-from reconciler.api.objects.questions import MAX_PODS
+from reconciler.api.objects.questions import MAX_PODS, MAX_SETS
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from reconciler.errors import Rejected
@@ -179,6 +179,11 @@ def test_a_claim_of_an_unknown_class_is_explained():
     ("sets", "fields", "said"),
     [
         ([], {}, "podSets: must be a list of 1 or more"),
+        (
+            [pods(f"s{at}", 1) for at in range(MAX_SETS + 1)],
+            {},
+            f"podSets: must be a list of at most {MAX_SETS}",
+        ),
         ([pods("s", 0)], {}, f"podSets[0].count: must be a whole number from 1 to {MAX_PODS}"),
         ([pods("s", 2, minCount=3)], {}, "podSets[0].minCount: must be a whole number from 1 to 2"),
         ([pods("s", 1), pods("s", 1)], {}, "podSets[1].name: s is the name of an earlier set, too"),

@@ -50,7 +50,7 @@ def granted(source: Object, taken: list[str], name: str) -> bool:
     return isinstance(decide(world), Granted)
 
 
-@pytest.mark.parametrize("seed", seeds(200))
+@pytest.mark.parametrize("seed", seeds(320))
 def test_the_allocator_gives_what_a_walk_of_the_tree_gives(seed: int):
     raw = first_revision(devices=some_tree(seed))
     source = dict(to_v1(raw))
