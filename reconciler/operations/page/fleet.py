@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from msgspec import Struct
 
 from kernels.types import Codes, Rows
 from reconciler.analysis.capacity import use as usage
@@ -71,6 +72,22 @@ def troubles(
     return Troubles(*(np.bincount(one, minlength=size) for one in groups))
 
 
+class Cell(Struct, frozen=True):
+    """A group of devices."""
+
+    name: str
+    url: str
+    """Opens it; closes it if it is open"""
+    level: int
+    """Position in LEVELS"""
+    use: int
+    """Percent"""
+    about: str
+    """In words"""
+    trouble: str
+    is_open: bool
+
+
 class HeatPanel(Panel, part="heat", area="top", title="Heat map"):
     """Filters do not change it, but it keeps them."""
 
@@ -80,7 +97,7 @@ class HeatPanel(Panel, part="heat", area="top", title="Heat map"):
         snapshot = self.sources.snapshot()
         by = usage.chosen(query.by, snapshot.topology)
         used, groups = use_of(snapshot), usage.groups_of(by, snapshot.topology)
-        cells = sorted(_cells(query, by, snapshot, used, groups), key=lambda cell: _natural(cell["name"]))
+        cells = sorted(_cells(query, by, snapshot, used, groups), key=lambda cell: _natural(cell.name))
         values: dict[str, object] = {
             "ready": True,
             "by": title(by),
@@ -91,7 +108,7 @@ class HeatPanel(Panel, part="heat", area="top", title="Heat map"):
             "cells": cells[:MOST_CELLS],
             "hidden": len(cells[MOST_CELLS:]),
             "levels": LEVELS,
-            "open": next((cell for cell in cells if cell["is_open"]), None),
+            "open": next((cell for cell in cells if cell.is_open), None),
             "states": _states(query, snapshot) if query.cell else (),
             "physical": len(used.use),
             "full": int(used.full.sum()),
@@ -106,8 +123,7 @@ def title(by: str) -> str:
 
 def _cells(
     query: Query, by: str, snapshot: Snapshot, used: usage.PhysicalUse, groups: usage.Groups
-) -> Iterator[dict[str, Any]]:
-    """The groups of devices for the template."""
+) -> Iterator[Cell]:
     size, fleet = len(groups.names), snapshot.fleet
     of = used.of(usage.of_sets(groups.of, fleet), groups.of)
     physical, full, use = (
@@ -126,15 +142,15 @@ def _cells(
         is_open = query.cell == key
         percent = int(part[at] * 100)
         about = f"use {percent} %, {int(full[at])} of {int(physical[at])} physical devices full"
-        yield {
-            "name": shown(name) or f"no {title(by)}",
-            "url": query.narrowed(at="heat", by=by, cell="" if is_open else key),
-            "level": levels[at],
-            "use": percent,
-            "about": f"{about}, {int(devices[at])} devices",
-            "trouble": trouble,
-            "is_open": is_open,
-        }
+        yield Cell(
+            name=shown(name) or f"no {title(by)}",
+            url=query.narrowed(at="heat", by=by, cell="" if is_open else key),
+            level=levels[at],
+            use=percent,
+            about=f"{about}, {int(devices[at])} devices",
+            trouble=trouble,
+            is_open=is_open,
+        )
 
 
 def _levels(part: np.ndarray, full: np.ndarray, physical: np.ndarray) -> Codes:
@@ -166,25 +182,30 @@ class FleetPanel(Panel, part="fleet", area="who", title="Fleet"):
             await self.sources.capacity.refresh()
             rows = list(_drivers(self.sources.capacity.holdings, query))
             values["drivers"] = rows
-            badge = str(sum(row["total"] for row in rows))
+            badge = str(sum(row.total for row in rows))
         return [self.renderer.part(self.id, "fleet.html", values, badge=badge)]
 
 
 BAR = 200.0
 
 
-def _drivers(holdings: Holdings, query: Query) -> Iterator[dict[str, Any]]:
-    """A row for each driver; its counts are in the order of STATES."""
+class DriverRow(Struct, frozen=True):
+    """A driver in the table."""
+
+    name: str
+    url: str
+    counts: tuple[int, ...]
+    """By state, in the order of STATES"""
+    total: int
+    bar: tuple[tuple[str, float, float], ...]
+    """State, start and length"""
+
+
+def _drivers(holdings: Holdings, query: Query) -> Iterator[DriverRow]:
     for driver, states in holdings.devices.items():
         counts = tuple(states.get(state, 0) for state in STATES)
         url = "" if driver == OTHER else query.narrowed(driver=driver)
-        yield {
-            "name": shown(driver),
-            "url": url,
-            "counts": counts,
-            "total": sum(counts),
-            "bar": bar(counts),
-        }
+        yield DriverRow(shown(driver), url, counts, sum(counts), bar(counts))
 
 
 def bar(counts: Sequence[int], states: Sequence[str] = STATES) -> tuple[tuple[str, float, float], ...]:
@@ -214,6 +235,20 @@ class NodesPanel(Panel, part="nodes", area="lists", title="Nodes"):
 
 NODES_A_PAGE = 25
 """Nodes on one page"""
+
+
+class NodeRow(Struct, frozen=True):
+    """A node in the table."""
+
+    name: str
+    url: str
+    trouble: str
+    """In words; empty for none"""
+    used: int
+    """Percent, the mean of its physical devices; -1 without any"""
+    held: int
+    """Devices held exclusively or in shares"""
+    devices: int
 
 
 def node_names(snapshot: Snapshot) -> set[str]:
@@ -252,14 +287,14 @@ def node_list(query: Query, snapshot: Snapshot, charts: Charts, sources: Sources
     pages = max(-(-len(order) // NODES_A_PAGE), 1)
     page = min(query.nodes, pages)
     rows = [
-        {
-            "name": shown(names[at]),
-            "url": query.narrowed(node=names[at]),
-            "trouble": found.told(at),
-            "used": int(mean[at] * 100) if mean[at] >= 0 else -1,  # the mean of its physical devices
-            "held": int(held[at]),
-            "devices": int(devices[at]),
-        }
+        NodeRow(
+            name=shown(names[at]),
+            url=query.narrowed(node=names[at]),
+            trouble=found.told(at),
+            used=int(mean[at] * 100) if mean[at] >= 0 else -1,
+            held=int(held[at]),
+            devices=int(devices[at]),
+        )
         for at in order[(page - 1) * NODES_A_PAGE : page * NODES_A_PAGE].tolist()
     ]
     start = (page - 1) * NODES_A_PAGE

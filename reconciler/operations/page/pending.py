@@ -106,23 +106,52 @@ def _add(groups: dict[str, Group], unit: PendingUnit, kind: str, key: ObjectKey,
     group.oldest = min(group.oldest, created)
 
 
-def pending_group(group: Group, query: Query) -> dict[str, object]:
-    """The oldest entries of a reason for the template; one page of them if the query names the reason."""
+class PendingRow(Struct, frozen=True):
+    """An entry in the list."""
+
+    name: str
+    named: str
+    """With its kind"""
+    pod: str
+    """The pod that it is decided with, if any"""
+    created: str
+    """Empty if it is not known"""
+    message: str
+    url: str
+
+
+class PendingGroup(Struct, frozen=True):
+    """A reason in the list."""
+
+    reason: str
+    count: str
+    """In words"""
+    oldest: str
+    """When the oldest was created; empty if it is not known"""
+    remedy: str
+    rows: tuple[PendingRow, ...]
+    total: int
+    url: str
+    """All entries of this reason; empty if they are shown"""
+
+
+def pending_group(group: Group, query: Query) -> PendingGroup:
+    """The oldest entries of a reason; one page of them if the query names the reason."""
     entries = group.entries
     here = entries[:OLDEST]
     if query.reason:
         start = (min(query.pending, pages_of(group)) - 1) * A_PAGE
         here = entries[start : start + A_PAGE]
     all_shown = query.reason or len(entries) <= OLDEST
-    return {
-        "reason": shown(group.reason),
-        "count": counted_words(group.claims, group.pods),
-        "oldest": _known(group.oldest),
-        "remedy": remedy(group.reason),
-        "rows": [_row(entry) for entry in here],
-        "total": len(entries),
-        "url": "" if all_shown else query.narrowed(at="waiting", reason=group.reason),
-    }
+    return PendingGroup(
+        reason=shown(group.reason),
+        count=counted_words(group.claims, group.pods),
+        oldest=_known(group.oldest),
+        remedy=remedy(group.reason),
+        rows=tuple(map(_row, here)),
+        total=len(entries),
+        url="" if all_shown else query.narrowed(at="waiting", reason=group.reason),
+    )
 
 
 def pages_of(group: Group) -> int:
@@ -154,18 +183,18 @@ def question_url(kind: str, key: ObjectKey) -> str:
     return f"/explanation?{urlencode(encoded)}"
 
 
-def _row(entry: Entry) -> dict[str, str]:
+def _row(entry: Entry) -> PendingRow:
     unit = entry.unit
     name = shown(str(entry.key))
     message = unit.message.removeprefix(f"claim {entry.key}, ").removeprefix(f"{entry.key} ")
-    return {
-        "name": name,
-        "named": f"{entry.kind} {name}",
-        "pod": shown(str(unit.key)) if unit.kind == "pod" and entry.kind == "claim" else "",
-        "created": entry.known,
-        "message": shown(message, 400),
-        "url": question_url(unit.kind, unit.key),
-    }
+    return PendingRow(
+        name=name,
+        named=f"{entry.kind} {name}",
+        pod=shown(str(unit.key)) if unit.kind == "pod" and entry.kind == "claim" else "",
+        created=entry.known,
+        message=shown(message, 400),
+        url=question_url(unit.kind, unit.key),
+    )
 
 
 def _known(created: str) -> str:
