@@ -183,7 +183,7 @@ def _metric(spec: MetricSpec) -> str:
 
 
 def reasons_page() -> str:
-    """The page as Markdown."""
+    """Every reason with its remedy, by section."""
     return "\n".join(_reasons()) + "\n"
 
 

@@ -13,9 +13,10 @@ PLUGINS: list[Any] = []
 
 
 def classes_first(objects: Iterable[ApiObject]) -> Mapping[str, DeviceClass]:
-    """The classes that serve extended resources before plugins do, by name: if no plugin has objects there.
+    """Name -> each class whose extended resources come before those of plugins: none if a plugin has objects.
 
-    Others give the same names to their devices: nvidia.com/gpu is also one of Koordinator's.
+    A class and a plugin may serve the same name: nvidia.com/gpu is also one of Koordinator's. `run` asks the
+    plugins first, with or without objects.
     """
     known = list(objects)
     if not {type(one).__name__ for one in known}.isdisjoint(kinds_of_plugins()):

@@ -1,6 +1,6 @@
 """The input of `explain` on a cluster: the questions about a claim or pod as the reconciler meets them."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from random import random
 from typing import Any
@@ -91,16 +91,20 @@ def listings(raws: Iterable[Mapping[str, Any]]) -> Iterable[Replaced]:
 
 
 def pod_of_plugin(
-    raws: Iterable[dict[str, Any]], rules: Semantics, key: ObjectKey, options: Options
+    raws: Iterable[dict[str, Any]],
+    objects: Sequence[ApiObject],
+    rules: Semantics,
+    key: ObjectKey,
+    options: Options,
 ) -> explaining.Situation:
-    """Explain a pod as the reconciler meets it now: other pending pods do not come first."""
-    raws = list(raws)
+    """Explain a pod as the reconciler meets it now: other pending pods do not come first. `objects` are the
+    nodes and what plugins read.
+    """
     others = kinds_of_plugins()
     intake = intake_of((one for one in raws if one["kind"] not in others), rules)
     pod = intake.store.pods[key]
     if (found := explaining.settled(pod)) is not None:
         return found
-    objects = list(read_valid(one for one in raws if one["kind"] in {"Node", *others}))
     part = serving(pod).offline(objects, intake.store.pods.values(), options)
     notes = [] if pod.gated else [_UNGATED]
     if (why := part.refusal(pod)) is not None:
@@ -145,9 +149,10 @@ async def ask_cluster(
     if (plugin := next(filter(None, map(serving, _named(raws, key))), None)) is not None:
         kinds = tuple(model.__name__ for model in plugin.models.values())
         raws += await list_objects(kinds, connection._replace(held_room=()))
-        first = classes_first(read_valid(one for one in raws if one["kind"] in {"DeviceClass", *kinds}))
+        known = list(read_valid(one for one in raws if one["kind"] in {"Node", "DeviceClass", *kinds}))
+        first = classes_first(known)
         if any(serving(pod, first) for pod in _named(raws, key)):
-            return pod_of_plugin(raws, rules, key, options)
+            return pod_of_plugin(raws, known, rules, key, options)
     if refused is not None:
         raise refused
     return on_cluster(raws, rules, key, of_pod=True, policies=policies, held=held)

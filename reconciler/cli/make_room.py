@@ -233,7 +233,7 @@ class Asking:
         pod = self._store.pods.get(key)
         if pod is None:
             raise NoAnswer(f"there is no pod {key}{similar_key(key, self._store.pods)}")
-        plugin = serving(pod, self._store.supply.classes)
+        plugin = serving(pod, self._store.supply.classes)  # no objects of plugins are read here
         if not pod.spec.resource_claims and plugin is not None:
             why = f"the pod requests {plugin.title}; room is made for ResourceClaims only"
             return Waiting(None, f"{why}; `whatif --without` shows what a removal would change")

@@ -218,7 +218,7 @@ def request_mappings(pod: Pod, served: Iterable[str]) -> list[dict[str, str]]:
 
 
 def requests_for(pod: Pod, resource: str) -> tuple[dict[int, int], list[tuple[int, int]]]:
-    """See `shared_requests`."""
+    """`shared_requests` of one extended resource of a pod."""
     counts = [_devices(one, resource) for one in pod.spec.all_containers]
     ending = [at for at, one in enumerate(pod.spec.init_containers) if one.restart_policy != ALWAYS]
     return shared_requests(counts, ending)

@@ -50,6 +50,8 @@ def _spec_to_v1alpha2(spec: Json) -> Json:
 to_current = inside(("spec",), _spec_to_current)
 """A PodGroup of v1alpha2 in the shape of v1beta1"""
 to_v1alpha2 = inside(("spec",), _spec_to_v1alpha2)
+"""The reverse"""
 workload_to_current = inside(("spec",), each("podGroupTemplates", _mode_to_current))
 """A Workload of v1alpha2 in the shape of v1beta1"""
 workload_to_v1alpha2 = inside(("spec",), each("podGroupTemplates", _mode_to_v1alpha2))
+"""The reverse"""

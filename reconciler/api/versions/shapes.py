@@ -70,8 +70,8 @@ def each(key: str, change: Change) -> Change:
 
 
 def with_requests(raw: Raw, where: str, change: Callable[[Raw, str], Any]) -> Raw:
-    """`raw` with the requests changed of the claim in its `spec`, which is at `where`. Those that are no
-    objects stay as they are; `change` gets the place of each.
+    """`raw` with each request of the claim spec in its `spec` changed. `change` gets the request and its
+    path, which begins with `where`. What is no object stays as it is.
     """
     spec = mapping(raw.get("spec"))
     devices = mapping(spec.get("devices"))

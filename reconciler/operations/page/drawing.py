@@ -6,9 +6,8 @@ from hashlib import sha256
 from msgspec import Struct, field
 
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.errors import shortened
 from reconciler.operations.page.charts import Run, Scene, ShownDevice, Slots, lanes, runs
-from reconciler.operations.page.query import shown
+from reconciler.operations.page.query import listed, shown
 
 WIDTH = 420
 TRACK_AT, TRACK = 112, 240
@@ -255,7 +254,7 @@ def about(device: ShownDevice) -> str:
     parts = [f"{name} ({shown(device.profile)})" if device.profile else name]
     match device.state:
         case "held" | "shared":
-            who = shortened([shown(str(claim)) for claim in device.claims], 4)
+            who = listed(list(map(str, device.claims)), 4)
             parts.append(f"{'held' if device.state == 'held' else 'shared'} by {who}")
             parts += [f"{amount} {shown(key)} consumed" for key, amount in device.consumed]
         case "allocatable":
