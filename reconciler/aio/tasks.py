@@ -178,7 +178,8 @@ class WorkerThread:
         if self._closed:
             raise Closed
         self.busy = True
-        cancelled, unbegun = Event(), Lock()  # who locks it first, begins the work or drops it
+        cancelled = Event()
+        unbegun = Lock()  # who locks it first, begins the work or drops it
 
         def run_work() -> T:
             if not unbegun.acquire(blocking=False):

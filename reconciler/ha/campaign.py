@@ -307,7 +307,8 @@ class Campaign:
         now, elector = self._clock(), self._elector
         pause = elector.terms.retry
         if not elector.holds(now):
-            usual, age = pause * STANDBY * (1 + JITTER * self._random()), elector.unchanged_for(now)
+            usual = pause * STANDBY * (1 + JITTER * self._random())
+            age = elector.unchanged_for(now)
             if age >= pause * SHARP_TO:
                 return usual
             return min(usual, max(pause * SHARP_FROM - age, pause * SHARP))

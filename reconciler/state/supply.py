@@ -38,8 +38,11 @@ class Supply:
         self._classes: dict[str, DeviceClass] = {} if snapshot is None else dict(snapshot.classes)
         self._taint_rules: dict[str, DeviceTaintRule] = {}
         self._shelves: dict[str, dict[str, Any]] = {
-            "Node": self._nodes, "DeviceClass": self._classes, "DeviceTaintRule": self._taint_rules,
-        }  # fmt: skip
+            "Node": self._nodes,
+            "DeviceClass": self._classes,
+            "DeviceTaintRule": self._taint_rules,
+        }
+        """Kind -> name -> what is kept of an object"""
         self._views: dict[str, Mapping[str, Any]] = (
             {} if snapshot is None else {"Node": snapshot.topology.nodes}
         )
@@ -129,10 +132,11 @@ class Supply:
 
     def put(self, kind: str, thing: DeviceClass | Node | DeviceTaintRule) -> bool:
         """Add an object, or put it in the place of the one with its name."""
-        name, kept = thing.key.name, thing if not isinstance(thing, Node) else _node_info(thing)
-        if self._shelves[kind].get(name) == kept:  # most changes of a node are heartbeats
+        shelf, name = self._shelves[kind], thing.key.name
+        kept = _node_info(thing) if isinstance(thing, Node) else thing
+        if shelf.get(name) == kept:  # most changes of a node are heartbeats
             return False
-        self._shelves[kind][name] = kept
+        shelf[name] = kept
         self._views.pop(kind, None)
         return True
 

@@ -200,23 +200,25 @@ class Layout(Struct, frozen=True):
 
     def rows(self, run: Run) -> slice:
         """The run's rows in the new fleet."""
-        return slice(int(self.start[run.first]), int(self.start[run.first + run.pools]))
+        return _span(self.start, run.first, run.pools)
 
     def old_rows(self, run: Run) -> slice:
         """The run's rows in the previous fleet."""
         assert self.previous is not None
-        start = self.previous.start
-        return slice(int(start[run.before]), int(start[run.before + run.pools]))
+        return _span(self.previous.start, run.before, run.pools)
 
     def sets(self, run: Run) -> slice:
         """The run's counter sets in the new fleet."""
-        return slice(int(self.first_set[run.first]), int(self.first_set[run.first + run.pools]))
+        return _span(self.first_set, run.first, run.pools)
 
     def old_sets(self, run: Run) -> slice:
         """The run's counter sets in the previous fleet."""
         assert self.previous is not None
-        first = self.previous.first_set
-        return slice(int(first[run.before]), int(first[run.before + run.pools]))
+        return _span(self.previous.first_set, run.before, run.pools)
+
+
+def _span(offsets: Rows, first: int, pools: int) -> slice:
+    return slice(int(offsets[first]), int(offsets[first + pools]))
 
 
 def lay_out(pools: Mapping[PoolID, Pool], fresh: Collection[PoolID], previous: Fleet | None) -> Layout:

@@ -125,9 +125,7 @@ class PodGroups(Forkable):
             return frozenset()
         known = (ObjectKey(gang.namespace, gang.name) for gang in self.known(source))
         found = versions(change, GROUPS, known)
-        sources = [source if group is None else KINDS[type(group).__name__] for _, group in found]
-        changed = [self._put(_key(key, of), group) for (key, group), of in zip(found, sources, strict=True)]
-        return frozenset().union(*changed)
+        return frozenset().union(*[self._put(_key(key, source), group) for key, group in found])
 
     def _put(self, gang: GangKey, group: Group | None) -> frozenset[GangKey]:
         """Only a change of the spec concerns the gang: controllers write the status often."""

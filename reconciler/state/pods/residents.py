@@ -191,8 +191,9 @@ class Residents(Forkable):
         With our gate, no pod is nominated by kube-scheduler: what it says is a hint of ours, which keeps no
         room. It may outlive the room that is held, such as after a restart.
         """
-        known = pod is not None and not pod.finished and not pod.gated and pod.status.nominated_node_name
-        before, now = self._nominees.get(key), pod if known else None
+        before, now = self._nominees.get(key), pod
+        if pod is None or pod.finished or pod.gated or not pod.status.nominated_node_name:
+            now = None
         self.serial += before is not None or now is not None
         if now is None:
             self._nominees.pop(key, None)
