@@ -24,8 +24,9 @@ from reconciler.api.migrate.special_claims import mapping, read_map
 from reconciler.api.plugins import PLUGINS
 from reconciler.app.control import Start, build_control, learner_of, placing, recording, switches, watch_job
 from reconciler.app.evicting import check_rights, evicting
-from reconciler.app.foundation import Alone, Candidate, Foundation, Leadership, foundation, recalls_for
+from reconciler.app.foundation import Foundation, foundation
 from reconciler.app.from_settings import Found, Job, check, discovered, log_lacks, ownership, rules
+from reconciler.app.leadership import Alone, Candidate, Leadership, recalls_for
 from reconciler.app.observing import inboxes_of, listeners, observe
 from reconciler.cluster.client import Client
 from reconciler.cluster.discovery import negotiate

@@ -7,8 +7,9 @@ from msgspec import Struct
 
 from reconciler.app.control import Control, Placing
 from reconciler.app.evicting import Evicting
-from reconciler.app.foundation import Candidate, Foundation, Leadership, lease_signals, now
+from reconciler.app.foundation import Foundation, now
 from reconciler.app.from_settings import Found, Job, ownership
+from reconciler.app.leadership import Candidate, Leadership, lease_signals
 from reconciler.cluster.pod_writer import EventWriter
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.intake import Intake

@@ -11,12 +11,13 @@ from reconciler.api.objects.claims import ResourceClaim, is_ours
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import GangKey
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.control import units
 from reconciler.control.audit import Audit
+from reconciler.control.charges import Charges, hosted
 from reconciler.control.decisions.declaration import Report
 from reconciler.control.nominating import Nominating
 from reconciler.control.ownership import Ownership
 from reconciler.control.special_claims import HandOverTerms, SpecialClaims
+from reconciler.control.units import GangRoster, Kind, Roster, Unit, UnitLookup, WorkloadRoster, gang_unit
 from reconciler.control.waiting import Waiting
 from reconciler.state.nodes.table import HERE, Hosted, Nodes
 from reconciler.state.pods.groups import PodGroups
@@ -34,7 +35,7 @@ class Dispatcher:
         store: Store,
         nodes: Nodes,
         groups: PodGroups,
-        queue: Queue[units.Unit],
+        queue: Queue[Unit],
         ours: Ownership,
         report: Report,
         note: Callable[[Recorded], None],
@@ -44,12 +45,12 @@ class Dispatcher:
         self._nodes = nodes
         self._ours = ours
         self.queue = queue
-        self.roster = units.Roster()
-        self.gangs = units.GangRoster(groups)
-        self.workloads = units.WorkloadRoster()
-        self.units = units.UnitLookup(store, self.roster, self.gangs, groups)
+        self.roster = Roster()
+        self.gangs = GangRoster(groups)
+        self.workloads = WorkloadRoster()
+        self.units = UnitLookup(store, self.roster, self.gangs, groups)
         self.waiting = Waiting()
-        self.charges = units.Charges(store, self.roster, nodes)
+        self.charges = Charges(store, self.roster, nodes)
         self.changed = asyncio.Event()
         """Set when devices or their holders changed. The auditor clears it"""
         self.audit = Audit(store, report)
@@ -58,7 +59,7 @@ class Dispatcher:
         self._with_volumes: dict[ObjectKey, None] = {}
         """Pods without a node that name claims of volumes"""
 
-    def put(self, unit: units.Unit, *, after: float = 0.0) -> None:
+    def put(self, unit: Unit, *, after: float = 0.0) -> None:
         """Queue a unit at its place in the order."""
         self.queue.put(unit, priority=self.units.place(unit), after=after)
 
@@ -68,7 +69,7 @@ class Dispatcher:
             self._pods_and_claims(delta)
         if delta.devices or not self.audit.is_quiet:
             for key in self.audit.check(delta.devices) | self.audit.sharing(delta.claims):
-                self.put(units.Unit(units.Kind.CLAIM, key))  # one of them may have to be freed
+                self.put(Unit(Kind.CLAIM, key))  # one of them may have to be freed
         if delta.shares:
             self.wake(self.charges.claims(delta.shares))
         if delta.devices or delta.supply:
@@ -97,27 +98,27 @@ class Dispatcher:
         for key in delta.pods:
             self._pod(key)
         changed = [self.charges.pod(key) for key in delta.pods]
-        return units.hosted([*changed, self.charges.claims(delta.claims)])
+        return hosted([*changed, self.charges.claims(delta.claims)])
 
     def wake_with_volumes(self) -> None:
         """Wake the units whose pods name claims of volumes."""
         self.waiting.changed("volumes")
-        self.queue.wake([units.Unit(units.Kind.POD, key) for key in self._with_volumes])
-        self.queue.wake([units.gang_unit(gang) for gang in self.gangs.of(self._with_volumes)])
+        self.queue.wake([Unit(Kind.POD, key) for key in self._with_volumes])
+        self.queue.wake([gang_unit(gang) for gang in self.gangs.of(self._with_volumes)])
 
     def requeue_gated(self) -> None:
         """Requeue the pods that may wait for a listing. Listings on demand are rare."""
         for key, pod in self._store.pods.items():
             if pod.gated:
-                self.put(units.Unit(units.Kind.POD, key))
+                self.put(Unit(Kind.POD, key))
                 self._gangs([key])
 
     def requeue_gang(self, gang: GangKey) -> None:
         """Requeue a gang whose PodGroup changed, and its pods: it may be no gang any more."""
         for key in self.gangs.members(gang):
-            self.put(units.Unit(units.Kind.POD, key))
+            self.put(Unit(Kind.POD, key))
         if self.gangs.waits(gang):
-            self.put(units.gang_unit(gang))
+            self.put(gang_unit(gang))
 
     def wake(self, hosted: Hosted) -> None:
         """Wake the units that other pods kept from nodes."""
@@ -135,11 +136,11 @@ class Dispatcher:
         for claim in self.roster.note(key, pod):
             self.requeue_claim(claim)  # it may have no other pod now
         for gang in self.gangs.note(key, pod):
-            self.put(units.gang_unit(gang))
+            self.put(gang_unit(gang))
         self.workloads.note(key, pod)
         # A deleted pod is reconciled once more, to be forgotten.
         if pod is None or pod.gated or pod.spec.resource_claims:
-            self.put(units.Unit(units.Kind.POD, key))
+            self.put(Unit(Kind.POD, key))
 
     def _note_volumes(self, key: ObjectKey, pod: Pod | None) -> None:
         """Note a pod that waits for its volumes, and log once that they are not considered if so."""
@@ -155,10 +156,10 @@ class Dispatcher:
         claim = self._store.claims.get(key)
         # Most events of a claim are its allocation or reservation, which need no action on the claim alone.
         if claim is None or claim.deleting or claim.allocation is None or self._left_over(claim):
-            self.put(units.Unit(units.Kind.CLAIM, key))
+            self.put(Unit(Kind.CLAIM, key))
         users = self.roster.users(key)
         for pod in users:
-            self.put(units.Unit(units.Kind.POD, pod))
+            self.put(Unit(Kind.POD, pod))
         self._gangs(users)
 
     def _gangs(self, pods: Iterable[ObjectKey]) -> None:
@@ -166,7 +167,7 @@ class Dispatcher:
         if not self.gangs.named:
             return
         for gang in self.gangs.of(pods):
-            self.put(units.gang_unit(gang))
+            self.put(gang_unit(gang))
 
     def _left_over(self, claim: ResourceClaim) -> bool:
         """Whether we allocated a claim for pods that are all gone."""

@@ -26,10 +26,11 @@ from reconciler.api.objects.plan import Granted, Plan, Reason, Unsatisfied
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice, ResourceSliceSpec
 from reconciler.api.plugins import PLUGINS, classes_first, serving
+from reconciler.control.charges import Charges
 from reconciler.control.handler import Blocked, Decide
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import DELETING, NOT_FOUND, NOT_MADE, Planner
-from reconciler.control.units import Charges, Kind, Roster, Unit
+from reconciler.control.units import Kind, Roster, Unit
 from reconciler.errors import Rejected
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.nodes.room import demand as room_for

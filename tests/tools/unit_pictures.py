@@ -64,7 +64,8 @@ def intake(
 def put(found: Intake, *raws: dict[str, Any]) -> None:
     """The watch tells of these objects."""
     for raw in raws:
-        found.take(Changed(raw["kind"], typed(raw)))
+        thing = typed(raw)
+        found.take(Changed(type(thing).__name__, thing))
 
 
 def remove(found: Intake, kind: str, name: str) -> None:

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from reconciler.app.foundation import RELEASE_SECONDS
+from reconciler.app.leadership import RELEASE_SECONDS
 from reconciler.operations.events_writer import FLUSH_SECONDS
 from reconciler.settings import Settings
 from tests.tools.deployed_base import BASE, KUBERNETES, documents, of_kind

@@ -22,7 +22,7 @@ from structlog.testing import capture_logs
 
 from reconciler import app
 from reconciler.api.validation.served_kinds import CLAIM, NODE, SLICE
-from reconciler.app import control, evicting, foundation, observing
+from reconciler.app import control, evicting, foundation, leadership, observing
 from reconciler.cluster.http import LONGEST_LINE
 from reconciler.control.decisions.allocating import HeldTwice
 from reconciler.control.decisions.declaration import Decision
@@ -328,7 +328,7 @@ async def test_clocks(ours: bool, monkeypatch: pytest.MonkeyPatch):
     def jumping() -> datetime:
         return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=now()) + jump
 
-    for module in (control, evicting, foundation, observing) if ours else ():
+    for module in (control, evicting, foundation, leadership, observing) if ours else ():
         monkeypatch.setattr(module, "now", jumping)
     cluster = Cluster(fleet(), **({} if ours else {"now": jumping}))
     async with world(cluster=cluster, leader_elect=True) as one:
