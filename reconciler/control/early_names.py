@@ -60,9 +60,7 @@ class EarlyNames:
 
     def note(self, change: Change, pods: Mapping[ObjectKey, Pod]) -> Iterator[Changed]:
         """Take note of a change of claims. Returns the pods to take in again, as the server has them."""
-        if change.kind != "ResourceClaim":
-            return iter(())
-        if isinstance(change, Refused):
+        if change.kind != "ResourceClaim" or isinstance(change, Refused):
             return iter(())
         found = versions(change, ResourceClaim, self._made)
         concerned = [self._drop(key) if claim is None else self._put(claim) for key, claim in found]

@@ -24,7 +24,8 @@ from reconciler.state.devices.inventory import Assembled
 from reconciler.state.devices.ledger import DeviceState, Drawn, Holder, Ledger, RetainedDraws
 from reconciler.state.devices.occupancy_columns import OccupancyColumns
 from reconciler.state.devices.snapshot import Snapshot, Topology
-from reconciler.state.nominations import Nomination, Nominations, Nominee, Reserved
+from reconciler.state.held_back import Reserved
+from reconciler.state.nominations import Nomination, Nominations, Nominee
 from reconciler.state.supply import Supply
 
 
@@ -410,9 +411,9 @@ _PUTS: Mapping[type, Callable[[Store, Any], Delta]] = {
     ResourceClaim: lambda store, thing: store._put_claim(thing),
     Pod: lambda store, thing: store._put_pod(thing),
     ResourceSlice: lambda store, thing: store._put_slice(thing),
-    DeviceClass: Store._put_supply,
-    Node: Store._put_supply,
-    DeviceTaintRule: Store._put_supply,
+    DeviceClass: lambda store, thing: store._put_supply(thing),
+    Node: lambda store, thing: store._put_supply(thing),
+    DeviceTaintRule: lambda store, thing: store._put_supply(thing),
 }
 """Not by `match`: to ask pydantic whether an object is of another class costs as much as to store it. By the
 names of the methods, which stores of other kinds replace."""
