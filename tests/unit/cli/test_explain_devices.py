@@ -125,6 +125,15 @@ async def test_a_class_of_a_cluster_serves_the_same_name():
     assert (result.exit_code, "p-extended-resources" in result.stdout) == (0, True), result.output
 
 
+@pytest.mark.loopback
+async def test_an_invalid_object_of_a_cluster_is_named_once():
+    invalid = machine("n2", gpu(0))
+    invalid["spec"]["devices"][0]["resources"] = {"koordinator.sh/gpu-core": "abc"}
+    cluster = KoordinatorCluster([node("n1"), machine("n1", gpu(0)), invalid, wants("p", ONE)])
+    result = await answered(cluster.api, "explain", "--pod", "p")
+    assert (result.exit_code, result.output.count("refused: Device n2: ")) == (0, 1), result.output
+
+
 def test_the_release_can_be_asked():
     pod = wants("p", {"rdma": 1}, annotations={vocabulary.ALLOCATE_HINT: {"rdma": {"exclusivePolicy": "No"}}})
     objects = [machine("n", nic(0)), pod]
