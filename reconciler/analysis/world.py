@@ -31,8 +31,9 @@ from reconciler.errors import Rejected
 from reconciler.state.devices.snapshot import NodeSubset
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.nominations import NOBODY, Nominee, of_claim, own_of_all
+from reconciler.state.pods.device_shares import demand_of
 from reconciler.state.pods.groups import PodGroups
-from reconciler.state.pods.placed import demand_of, node_of
+from reconciler.state.pods.placed import node_of
 from reconciler.state.store import Store
 from reconciler.state.trial import Trial
 

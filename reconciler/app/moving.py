@@ -23,7 +23,7 @@ from reconciler.control.relocation.moves import Allowed, MovesAdvice, Relocation
 from reconciler.control.relocation.relocator import Question, RoomPlan, RoomQuestion
 from reconciler.errors import Rejected
 from reconciler.state.nominations import HeldPlace, devices_of
-from reconciler.state.pods.placed import demand_of
+from reconciler.state.pods.device_shares import demand_of
 from reconciler.state.store import Store
 
 TRIES = 500

@@ -7,7 +7,8 @@ from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.units import Roster
 from reconciler.state.nodes.table import HERE, Hosted, Nodes
-from reconciler.state.pods.placed import demand_of, node_of
+from reconciler.state.pods.device_shares import demand_of
+from reconciler.state.pods.placed import node_of
 from reconciler.state.store import Store
 
 

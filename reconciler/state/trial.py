@@ -22,7 +22,7 @@ from reconciler.state.held_back import Reserved
 from reconciler.state.nodes.room import Wanted
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.nominations import NOBODY, Nominations, Nominee
-from reconciler.state.pods.placed import demand_of
+from reconciler.state.pods.device_shares import demand_of
 from reconciler.state.store import Delta, Store
 from reconciler.state.supply import Supply
 

@@ -21,7 +21,7 @@ from reconciler.state.devices.encoding.vocabulary import NodeUse
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.snapshot import Snapshot, View
 from reconciler.state.nodes.room import CPU, MOST, DeviceShare, beyond_budget, demand
-from reconciler.state.pods.placed import ClaimUse, UsesOf, share_of
+from reconciler.state.pods.device_shares import ClaimUse, UsesOf, share_of
 
 _UNIT = {CPU: NANO // 1000}
 """Billionths in the unit of a resource, where that is not a whole"""

@@ -21,7 +21,7 @@ from reconciler.api.objects.quantity import INT64_MAX
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.nodes.room import DeviceShare, Wanted, demand
 from reconciler.state.nodes.table import Nodes
-from reconciler.state.pods.placed import ClaimUse
+from reconciler.state.pods.device_shares import ClaimUse
 from reconciler.state.pods.terms import anti_affinity_of, ports_of
 
 

@@ -30,7 +30,7 @@ from reconciler.api.objects.plan import Plan
 from reconciler.errors import Rejected
 from reconciler.state.devices.snapshot import Snapshot, still_valid, wants_all
 from reconciler.state.nodes.room import Wanted
-from reconciler.state.pods.placed import demand_of, use_of
+from reconciler.state.pods.device_shares import demand_of, use_of
 from reconciler.state.trial import Trial
 
 

@@ -11,7 +11,7 @@ from reconciler.api.objects.semantics import EXTENDED_RESOURCES, NODE_ALLOCATABL
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.nodes.room import DeviceShare
 from reconciler.state.nodes.table import Nodes
-from reconciler.state.pods.placed import ClaimUse, share_of, use_of
+from reconciler.state.pods.device_shares import ClaimUse, share_of, use_of
 
 
 def devices_take(snapshot: Snapshot) -> bool:

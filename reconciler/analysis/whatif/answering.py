@@ -24,7 +24,8 @@ from reconciler.api.plugins import PLUGINS
 from reconciler.errors import Rejected
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.nominations import Nominee, of_claim, own_of_all
-from reconciler.state.pods.placed import demand_of, node_of
+from reconciler.state.pods.device_shares import demand_of
+from reconciler.state.pods.placed import node_of
 from reconciler.state.store import Store
 from reconciler.state.trial import load
 

@@ -19,8 +19,8 @@ from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.plan import Plan, Reason
 from reconciler.errors import Rejected
+from reconciler.state.pods.device_shares import demand_of
 from reconciler.state.pods.groups import INCOMPLETE, NoRules
-from reconciler.state.pods.placed import demand_of
 from reconciler.state.trial import Trial
 
 DeviceChoice = tuple[ObjectKey, str, DeviceID]

@@ -23,7 +23,7 @@ from reconciler.control.planner import NOT_OURS
 from reconciler.errors import Rejected
 from reconciler.plugins.kueue.objects import ResourceFlavor, TopologyRequest, Workload, WorkloadPodSet
 from reconciler.state.nominations import HeldPlace, Nomination, Nominee, NomineeKind, devices_of, of_workload
-from reconciler.state.pods.placed import demand_of
+from reconciler.state.pods.device_shares import demand_of
 from reconciler.state.store import Store
 from reconciler.state.trial import Forked, Trial
 
