@@ -56,8 +56,9 @@ class Supply:
         return self.inventory.slices
 
     @property
-    def taint_rules(self) -> Iterable[DeviceTaintRule]:
-        return self._taint_rules.values()
+    def taint_rules(self) -> tuple[DeviceTaintRule, ...]:
+        """All rules, also for another thread: what changes later is not in them."""
+        return tuple(self._taint_rules.values())
 
     @property
     def classes(self) -> Mapping[str, DeviceClass]:

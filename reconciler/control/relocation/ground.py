@@ -93,7 +93,7 @@ class Ground(NamedTuple):
             with_plans(store.claims, store.assumptions),
             snapshot.fleet,
             snapshot.classes,
-            tuple(store.supply.taint_rules),
+            store.supply.taint_rules,
             nodes,
             groups,
             budgets,

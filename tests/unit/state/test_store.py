@@ -50,6 +50,22 @@ def seen(raw: Object, *, version: int = 1, uid: str = "u") -> Changed:
     return Changed("ResourceClaim", typed(raw))
 
 
+@pytest.mark.parametrize("part", ["slices", "taint_rules", "classes", "nodes"])
+def test_what_another_thread_reads_of_the_supply_stays_as_it_is(part: str):
+    rule = taint_rule("r", {"driver": "d"}, taint("k"))
+    state = fleet(rule)
+    read = getattr(state.supply, part)
+    one = next(iter(read.values() if part in ("classes", "nodes") else read))
+    for raw in (
+        taint_rule("other", {"driver": "d"}, taint("k")), node("other"), device_class("other"),
+        resource_slice("t", devices("C"), nodeName="n"),
+    ):  # fmt: skip
+        thing = typed(raw)
+        state.apply(Changed(type(thing).__name__, thing))
+    assert len(getattr(state.supply, part)) == 2
+    assert list(read.values() if part in ("classes", "nodes") else read) == [one]
+
+
 def plan() -> Plan:
     allocation = Allocation.model_validate({"devices": {"results": [hold("A")]}})
     return Plan(C, "u", "1", "n", allocation)
