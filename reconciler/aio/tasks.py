@@ -94,8 +94,8 @@ class Breaks:
 
 
 class Heartbeat:
-    """Beats while `run` runs. If the beats stop, the loop is stuck. An exception of `on_beat` is for the
-    exception handler of the loop, and the beats go on.
+    """Beats while `run` runs. If the beats stop, the loop is stuck. An exception of `on_beat` goes to the
+    exception handler of the loop and does not stop the beats.
     """
 
     def __init__(self, on_beat: Callable[[float], None], *, every: float = 0.25) -> None:
@@ -242,16 +242,16 @@ _ARENA_MAX = -8
 
 
 def share_memory_between_threads() -> None:
-    """Have threads that start from now on take memory where all others do. By itself, glibc gives each an
-    area of its own, in which what one thread freed is of no use to others: memory grew by 7 % in an hour.
+    """Have all threads that start from now on share one arena of memory. By default, glibc gives each thread
+    its own, and no other thread can use what is freed there: memory grew by 7 % in an hour.
     """
     if _option is not None:
         _option(_ARENA_MAX, 1)
 
 
 def give_memory_back() -> None:
-    """Return what is free between used blocks to the system, which glibc does not do by itself: a takeover
-    needs much for a moment. It holds the loop for 2 to 3 ms in a process of 1.7 GB.
+    """Return the free memory between used blocks to the system: a takeover needs much for a moment, and glibc
+    keeps it. The call blocks the loop for 2 to 3 ms in a process of 1.7 GB.
     """
     if _trim is not None:
         _trim(0)

@@ -98,7 +98,7 @@ class Candidate:
             log.warning("lease not released, it will expire", error=str(exc))
 
     async def _run(self) -> None:
-        await self._intake.listed.wait()  # who has no picture yet should not keep others from leading
+        await self._intake.listed.wait()  # without a complete state, let others lead
         await self.campaign.run()
 
     async def _take_over(self) -> None:

@@ -113,7 +113,7 @@ class Found(Struct, Generic[Q, A], frozen=True):
     question: Q
     snapshot: Snapshot
     serial: int
-    """Changes of nodes and pods by then"""
+    """Number of changes of nodes and pods at that time"""
     answer: A
 
 
@@ -125,7 +125,7 @@ class LongSearch(ABC, Generic[Q, A]):
     quick_steps: int
     """Nodes and devices that are tried on the loop"""
     refusal: type[A]
-    """Of the answers, those that refuse"""
+    """The class of the answers that refuse"""
 
     def __init__(self, name: str, intake: Intake) -> None:
         """`name` is that of the thread."""

@@ -144,8 +144,8 @@ JITTER = 0.2
 STANDBY = 0.5
 """Pauses of a standby, in those of a leader: a Lease that was released is taken within about a second"""
 SHARP, SHARP_FROM, SHARP_TO = 0.05, 0.95, 1.25
-"""Pauses of a standby around the time at which the next renewal is due, and from when to when after the last
-one: a standby waits from when it saw a renewal, so what it sees late is time without a leader"""
+"""The pause of a standby while the next renewal is due, and when that begins and ends after the last renewal;
+all in pauses of a leader. A standby counts from when it saw the renewal: seen late, a Lease is taken late"""
 MOST_LOGGED = 10
 """Maximum number of Leases, and of doubts about them, that are logged at a time"""
 RELEASES = 3
