@@ -127,7 +127,8 @@ def evicting(
             core.intake, pending, core.planner, core.gang_planner, settings.preempting_classes
         )
         terms = Terms(settings.preemption == "evict", *_times(settings))
-        preemptor = Preemptor(means, candidates, evictions, RoomPlanner(ours).plan, terms)
+        planner = RoomPlanner(ours, settings.evictions_per_minute)
+        preemptor = Preemptor(means, candidates, evictions, planner.plan, terms)
         jobs.append(Job("make room", preemptor.run))
         signals.append(room_signals(preemptor.standing))
     if settings.rebalance == "off":

@@ -10,7 +10,7 @@ from reconciler.analysis.relocation.defragment import Answer, GainStep, PodMove,
 from reconciler.analysis.relocation.goals import MayMove, Target, anyone, for_each_kind
 from reconciler.analysis.relocation.make_room import Advice, make_room
 from reconciler.analysis.relocation.moves_planner import Limit
-from reconciler.analysis.relocation.occupants import Occupant, Occupants
+from reconciler.analysis.relocation.occupants import Occupant, Occupants, Unit
 from reconciler.analysis.world import Place, Wanted, WantedGang, WantedPod, World
 from reconciler.api.objects.core import controller_of
 from reconciler.api.objects.gangs import GangKey, gang_of
@@ -37,8 +37,9 @@ class RoomPlanner:
     from us leave.
     """
 
-    def __init__(self, ours: Ownership) -> None:
-        self._ours = ours
+    def __init__(self, ours: Ownership, most: int) -> None:
+        """`most`: the pods of a group that may leave together."""
+        self._ours, self._most = ours, most
 
     def plan(self, question: RoomQuestion, wanted: ShouldContinue) -> RoomPlan:  # noqa: ARG002
         """A plan, in any thread."""
@@ -57,13 +58,22 @@ class RoomPlanner:
 
         cheapest = advice = make_room(asked, world, tries=TRIES, may_leave=may_leave)
         for _ in range(GANGS):
-            moves = [move.unit for move in advice.moves if move.unit.gang is not None]
-            if not moves:
+            kept = self._kept(advice, world)
+            if not kept:
                 break
-            named = (gang_of(store.pods[key]) for unit in moves for key in unit.pods)
+            named = (gang_of(store.pods[key]) for unit in kept for key in unit.pods)
             whole |= {gang for gang in named if gang is not None}
             advice = make_room(asked, world, tries=TRIES, may_leave=may_leave)
         return self._read(cheapest if advice.refusal is not None else advice, asked, world)
+
+    def _kept(self, advice: Advice, world: World) -> list[Unit]:
+        """The gangs that would leave as a whole, but for those that their group says leave only so."""
+        return [
+            unit
+            for unit in (move.unit for move in advice.moves)
+            if unit.gang is not None
+            and (len(unit.pods) > self._most or not world.groups.leaves_whole(unit.gang))
+        ]
 
     def _wanted(self, question: RoomQuestion) -> Wanted:
         need = question.need
@@ -86,9 +96,8 @@ class RoomPlanner:
             return RoomPlan((), (), refused=advice.refusal.message)
         victims, places = _victims(advice, world), _places(advice.places, asked, world)
         awaits = bool(advice.leaving)
-        gang = next((move.unit.gang for move in advice.moves if move.unit.gang is not None), None)
-        if gang is not None:
-            return RoomPlan(victims, places, awaits, advice=f"gang {gang} would have to leave as a whole")
+        if kept := self._kept(advice, world):
+            return RoomPlan(victims, places, awaits, advice=f"gang {kept[0].gang} would have to leave as a whole")
         if advice.violated:
             budget = next(iter(advice.violated))
             why = f"PodDisruptionBudget {budget} allows no further eviction"
@@ -105,7 +114,8 @@ def _victims(advice: Advice, world: World) -> tuple[Victim, ...]:
             freed = [claim for claim in occupants.freed(gone) if claim not in before]
             before.update(freed)
             frees = tuple((claim, world.store.claims[claim].metadata.uid) for claim in freed)
-            found.append(Victim(key, occupants.pods[key].pod.metadata.uid, frees))
+            group = "" if move.unit.gang is None else str(move.unit.gang)
+            found.append(Victim(key, occupants.pods[key].pod.metadata.uid, frees, group))
     return tuple(found)
 
 

@@ -10,8 +10,9 @@ from reconciler.api.objects.claims import ALLOCATED_AT
 from reconciler.control.decisions.allocating import Ungated
 from reconciler.control.relocation import preemptor
 from tests.tools import small_fleet
+from tests.tools.gangs import pod_group
 from tests.tools.running_reconciler import Cluster, Running, reconciling
-from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
+from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, held, node, pod
 from tests.tools.watched_reconciler import Watched
 
 
@@ -69,11 +70,28 @@ def without_finalizers(shown: dict[str, Any]) -> dict[str, Any]:
 def placed_before() -> Cluster:
     """One device, which an earlier process of ours gave to the running pod `low`; and a pod that wants it."""
     cluster = small(1)
-    ours = {**claim("c0", managed=False), "status": held(DRIVER, "a", "d0", on="a")}
+    wanted = claim("wanted", managed=False), important("high", "wanted")
+    cluster.load(*running_before("low", "c0", "d0"), *wanted)
+    return cluster
+
+
+def running_before(name: str, of: str, device: str, **spec: Any) -> tuple[Object, Object]:
+    """A claim and its pod, which runs on node `a` with a device that an earlier process of ours gave it."""
+    ours = {**claim(of, managed=False), "status": held(DRIVER, "a", device, on="a")}
     ours["metadata"]["annotations"] = {ALLOCATED_AT: "2026-01-01T00:00:00Z x"}
-    ours["status"]["reservedFor"] = [{"resource": "pods", "name": "low", "uid": "u"}]
-    low = pod("low", "c0", gates=(), nodeName="a")
-    low["metadata"]["uid"] = "u"
+    ours["status"]["reservedFor"] = [{"resource": "pods", "name": name, "uid": f"u-{name}"}]
+    low = pod(name, of, gates=(), nodeName="a", **spec)
+    low["metadata"]["uid"] = f"u-{name}"
     low["status"] = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}
-    cluster.load(ours, low, claim("wanted", managed=False), important("high", "wanted"))
+    return ours, low
+
+
+def group_before(mode: str, least: int = 1, size: int = 2) -> Cluster:
+    """The same for a PodGroup `low` of so many pods `low0` and so on, which has all devices."""
+    cluster, group = small(size), pod_group("low", least)
+    group["spec"]["disruptionMode"] = {mode: {}}
+    cluster.load(group)
+    for number in range(size):
+        of = {"schedulingGroup": {"podGroupName": "low"}}
+        cluster.load(*running_before(f"low{number}", f"c{number}", f"d{number}", **of))
     return cluster

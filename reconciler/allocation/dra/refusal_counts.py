@@ -339,8 +339,9 @@ def unready_pools(parsed: ParsedClaims, snapshot: Snapshot) -> str:
     unready = np.flatnonzero(np.any(matching, axis=0) & ~known.ready)
     if not len(unready):
         return ""
-    devices = counted(len(unready), "device")
-    return f"{devices} that match are in pools that are not ready{_flaws(unready, snapshot)}"
+    one = len(unready) == 1
+    where = "that matches is in a pool that is not" if one else "that match are in pools that are not"
+    return f"{counted(len(unready), 'device')} {where} ready{_flaws(unready, snapshot)}"
 
 
 def _most_on_one_node(left: Rows, snapshot: Snapshot, reach: NodeReach) -> tuple[int, str]:

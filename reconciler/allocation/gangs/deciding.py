@@ -74,19 +74,20 @@ def refused(
             message += f"; of these, {', '.join(gone)} {'does' if len(gone) == 1 else 'do'} not exist"
         return gang_kinds.GangUnsatisfied(gang_kinds.UNPLACED, message, steps=steps)
     short = tuple(_short(best, field.kinds, question.least))
-    left_out = "; ".join(
-        dict.fromkeys(
-            filter(None, (field.places.left_out(kind, field.trial.snapshot) for kind in field.kinds))
-        )
-    )
     message = too_few(
         best.most, len(question.members), question.least, met=best.met, domains=len(domains), short=short
     )
     if not short and (minds := _what_pods_mind(field)):
         message += f". Nodes that have pods of the gang exclude others of it by {' and '.join(minds)}"
     return gang_kinds.GangUnsatisfied(
-        gang_kinds.UNPLACED, f"{message}. {left_out}" if left_out else message, best.most, short, steps
+        gang_kinds.UNPLACED, message + _left_out(field), best.most, short, steps
     )
+
+
+def _left_out(field: Field) -> str:
+    """Why nodes and pools are left out, as the end of a message; empty if none is."""
+    found = (field.places.left_out(kind, field.trial.snapshot) for kind in field.kinds)
+    return "".join(f"{'; ' if at else '. '}{why}" for at, why in enumerate(dict.fromkeys(filter(None, found))))
 
 
 def too_few(
@@ -246,7 +247,7 @@ def _decide_tree(
     if decision.gave_up or any(kind.error is not None for kind in field.kinds):
         refusal = refused(question, field, (), decision.fits, pace.taken, gave_up=decision.gave_up)
         return refusal, decision.gave_up
-    return decision.refusal(), False
+    return decision.refusal(_left_out(field)), False
 
 
 def _policies_of(

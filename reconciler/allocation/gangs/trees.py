@@ -17,6 +17,7 @@ from reconciler.allocation.gangs.places import Likeness
 from reconciler.allocation.gangs.search import Field, Search, Taken
 from reconciler.allocation.gangs.tree_domains import Met, Node, Spot, TreeDomains, both, inside
 from reconciler.errors import counted
+from reconciler.state.devices.readiness import readiness
 
 MANY = 32
 """Groups in one group of which it is not worked out which numbers of pods can add up"""
@@ -236,13 +237,18 @@ class TreeDecision:
         """A key without which too few groups have a domain, and which nothing has; or empty."""
         return "" if self._domains.is_known(self._nodes[0]) else self._domains.unknown[0]
 
-    def refusal(self) -> GangUnsatisfied:
-        """How many groups fit in the best domain, and which one finds no place."""
+    def refusal(self, left_out: str) -> GangUnsatisfied:
+        """How many groups fit in the best domain, and which one finds no place. `left_out` ends the message:
+        the nodes and pools that do not count.
+        """
         root, domains = self._nodes[0], self._domains
+        known = readiness(self._field.trial.snapshot.topology)
+        ready = known.ready if known.problems else None
         found = []
         for grouping in root.groupings:
             codes = inside(domains.whole.mask, grouping)
-            possible = domains.groups_in(root, codes, len(grouping.names), grouping.devices)
+            usable = both(grouping.devices, ready)
+            possible = domains.groups_in(root, codes, len(grouping.names), usable)
             found += [(int(most), grouping, at) for at, most in enumerate(possible) if (codes == at).any()]
         if not found:
             keys = ", ".join(tier.key for tier in self._tree.tiers)
@@ -259,7 +265,7 @@ class TreeDecision:
         if len(found) > 1:
             message += f"; {len(found)} domains were considered"
         codes = np.where(grouping.codes == best, 0, -1).astype(np.int32)
-        message += f". {self._short(root, codes, grouping.devices)}"
+        message += f". {self._short(root, codes, both(grouping.devices, ready))}{left_out}"
         return GangUnsatisfied(UNPLACED, message, self.fits, steps=self._pace.taken)
 
     def _short(self, root: Node, codes: Codes, devices: Mask | None) -> str:

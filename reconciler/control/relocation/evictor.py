@@ -33,14 +33,14 @@ class Rates:
         self._limits = ((MINUTE, per_minute), (HOUR, per_hour))
         self._times: deque[float] = deque()
 
-    def wait(self, now: float) -> float:
-        """Seconds until another eviction is allowed; 0 if it is."""
+    def wait(self, now: float, pods: int = 1) -> float:
+        """Seconds until the evictions of so many pods are allowed; 0 if they are."""
         while self._times and self._times[0] <= now - HOUR:
             self._times.popleft()
         waits = [0.0]
         for span, most in self._limits:
-            if len(self._times) >= most:
-                waits.append(self._times[-most] + span - now)
+            if len(self._times) > (before := most - pods):
+                waits.append(self._times[-before - 1] + span - now)
         return max(waits)
 
     def count(self, now: float) -> None:
@@ -148,9 +148,9 @@ class Evictor:
         self._old = requests is not None
         """Whether an earlier leader may have asked"""
 
-    def wait(self) -> float:
-        """Seconds until the rates allow another eviction; 0 if they do."""
-        return self._rates.wait(self._clock())
+    def wait(self, pods: int = 1) -> float:
+        """Seconds until the rates allow the evictions of so many pods; 0 if they do."""
+        return self._rates.wait(self._clock(), pods)
 
     async def evict(self, victim: Victim, granted: Decision) -> float | None:
         """Evict one pod, and report `granted` if the server agrees. Raises Rejected.

@@ -38,6 +38,8 @@ class Victim(NamedTuple):
     uid: str
     frees: tuple[tuple[ObjectKey, str], ...]
     """(key, uid) of the claims that are free without it, and those before it"""
+    group: str = ""
+    """The group that leaves whole with it; empty if it leaves alone"""
 
 
 def is_leaving(victim: Victim, store: Store) -> bool:

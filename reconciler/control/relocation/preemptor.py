@@ -42,6 +42,8 @@ class RoomCampaign(Struct):
     """The rest of it: pods that have left are not in it any more"""
     leaving: Victim | None = None
     """The pod that was evicted last"""
+    rest: tuple[Victim, ...] = ()
+    """The others of its group, if that leaves whole: they are evicted whatever happens"""
     not_before: float = 0.0
     """When the next eviction may be tried"""
 
@@ -116,7 +118,7 @@ class Preemptor(relocator.Relocator):
             self._wait(unit)
             self._ask_no_more(unit)
             return
-        if plan.victims and (wait := self._means.evictor.wait()) > 0:
+        if plan.victims and (wait := self._rates_allow(plan)) > 0:
             self._waits[unit] = self._clock() + wait, AGAIN
             return
         if not self._means.turns.take(self.purpose):
@@ -145,6 +147,9 @@ class Preemptor(relocator.Relocator):
 
     async def _advance(self, campaign: RoomCampaign) -> None:
         """Take the next step of a plan: wait for the pod that leaves, or evict the next one."""
+        if campaign.rest:
+            await self._evict_rest(campaign)
+            return
         if self._store.nominations.get(campaign.nominee) is None:
             self._end(campaign)  # it was used, it has expired, or it is gone
             await self._hint(campaign, "")
@@ -159,7 +164,7 @@ class Preemptor(relocator.Relocator):
         campaign.leaving = None
         if not campaign.plan.victims or self._clock() < campaign.not_before:
             return
-        if (wait := self._means.evictor.wait()) > 0:
+        if (wait := self._rates_allow(campaign.plan)) > 0:
             if wait > self._terms.hold_seconds:  # devices should not be idle for so long
                 await self._abort(campaign, "no further eviction is allowed for a long time")
                 return
@@ -197,11 +202,34 @@ class Preemptor(relocator.Relocator):
             return
         self._left(campaign)
 
+    async def _evict_rest(self, campaign: RoomCampaign) -> None:
+        """Evict the others of a group that leaves whole."""
+        while campaign.rest and self._clock() >= campaign.not_before:
+            victim, delay = campaign.rest[0], None
+            if not is_leaving(victim, self._store):
+                try:
+                    delay = await self._means.evictor.evict(
+                        victim, Evicted(victim.key, victim.uid, campaign.nominee)
+                    )
+                except Rejected as exc:
+                    await self._abort(campaign, str(exc))
+                    return
+            if delay is None:
+                campaign.rest = campaign.rest[1:]
+            else:
+                campaign.not_before = self._clock() + delay
+
+    def _rates_allow(self, plan: relocator.RoomPlan) -> float:
+        """Seconds until the next pod may be evicted, with its group if that leaves whole; 0 if it may."""
+        group = plan.victims[0].group
+        return self._means.evictor.wait(sum(one.group == group for one in plan.victims) if group else 1)
+
     def _left(self, campaign: RoomCampaign) -> None:
-        """The next victim leaves."""
-        victim, *rest = campaign.plan.victims
+        """The next victim leaves, and the others of its group have to, if that leaves whole."""
+        victim, *others = campaign.plan.victims
         campaign.leaving = victim
-        campaign.plan = replace(campaign.plan, victims=tuple(rest))
+        campaign.rest = tuple(one for one in others if one.group and one.group == victim.group)
+        campaign.plan = replace(campaign.plan, victims=tuple(others[len(campaign.rest) :]))
         self._hold(campaign)
 
     async def _planned(self, unit: Unit) -> relocator.RoomPlan | None:
@@ -216,13 +244,19 @@ class Preemptor(relocator.Relocator):
         self._before, self._sharers = self._ground(state), self._candidates.sharers(unit)
         question = relocator.RoomQuestion(**asdict(state), need=need, sharing=self._candidates.sharing(need))
         try:
-            return await self._thread.run(partial(self._plan, question))
+            plan = await self._thread.run(partial(self._plan, question))
         except Closed:
             raise
         except Exception as exc:
             # A missing plan must not stop the reconciler.
             log.exception("plan to make room failed", unit=str(unit))
             return relocator.RoomPlan((), (), refused=f"internal error: {exc}")
+        on_demand = self._intake.nodes.on_demand
+        if missing := question.nodes.on_demand.wanted - on_demand.wanted:
+            # As the PodGroups of pods that may have to leave, if no pending pod has needed any.
+            on_demand.want(missing)
+            return relocator.RoomPlan((), (), refused=f"{', '.join(sorted(missing))} objects are not listed yet")
+        return plan
 
     def _changed(self, unit: Unit, plan: relocator.RoomPlan) -> str:
         """What of the last plan has changed since it was asked for; empty if nothing has."""

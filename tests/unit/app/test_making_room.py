@@ -60,7 +60,7 @@ def plan(
         fork, found.nodes.fork(), found.groups.fork(), budgets, is_spared, own_of(wanting),
         need=need, sharing=(),
     )  # fmt: skip
-    return RoomPlanner(ours).plan(question, lambda: True)
+    return RoomPlanner(ours, 2).plan(question, lambda: True)
 
 
 def victims(found: RoomPlan) -> list[str]:

@@ -23,6 +23,7 @@ from tests.tools.gangs import annotated
 from tests.tools.preempting import (
     evicting,
     fleet,
+    group_before,
     important,
     placed_before,
     small,
@@ -94,6 +95,39 @@ async def test_a_pod_leaves_so_that_its_claim_and_another_move_to_the_same_node(
     assert [decision.pod.name for decision in running.of(Evicted)] == ["low0"]
     assert running.of(RoomPlanAborted) == []
     assert len(cluster.devices("c0")) == len(cluster.devices("wanted")) == 1
+
+
+async def test_a_group_whose_pods_leave_one_by_one_keeps_its_minimum():
+    """No pod that waits is in a group: groups are listed since those that may leave have one."""
+    cluster = group_before("single", least=1, size=2)
+    async with evicting(cluster) as running:
+        for name in ("one", "two"):
+            cluster.load(claim(name, managed=False), important(name, name))
+        planned = await running.heard(RoomPlanned, counts=lambda plan: not plan.acts)
+    assert planned[-1].why == "gang default/low would have to leave as a whole"
+    assert len(running.of(Evicted)) == 1
+    assert cluster.gated("one") or cluster.gated("two")
+
+
+async def test_a_group_that_is_disrupted_as_a_whole_leaves_as_one():
+    """Its second pod is evicted although the first one makes enough room."""
+    cluster = group_before("all")
+    async with evicting(cluster) as running:
+        cluster.load(claim("wanted", managed=False), important("high", "wanted"))
+        await running.heard(NominationUsed)
+        await running.heard(Evicted, 2)
+    (planned,) = running.of(RoomPlanned)
+    assert [key.name for key in planned.victims] == ["low0", "low1"]
+    assert planned.acts
+
+
+async def test_a_group_that_is_disrupted_as_a_whole_leaves_only_if_the_rates_allow_all_of_it():
+    cluster = group_before("all")
+    async with evicting(cluster, evictions_per_minute=1) as running:
+        cluster.load(claim("wanted", managed=False), important("high", "wanted"))
+        (planned,) = await running.heard(RoomPlanned)
+    assert planned.why == "gang default/low would have to leave as a whole"
+    assert not running.of(Evicted)
 
 
 async def test_a_gang_gets_room_for_all_of_its_pods():

@@ -180,6 +180,21 @@ def test_a_refusal_says_how_many_groups_fit_and_which_one_does_not():
     )
 
 
+def test_a_refusal_names_pools_that_are_not_ready_and_does_not_count_them():
+    question = tree([1, 1], BLOCK)
+    one, other = machine("a"), machine("b")
+    for at, made in enumerate((one, other)):
+        made["metadata"]["labels"] |= {"rack": f"r{at}", "block": "b"}
+    unready = gpu_slice("b", 8)
+    unready["spec"]["pool"]["resourceSliceCount"] = 2
+    found = refused(world(one, gpu_slice("a", 8), other, unready), question).message
+    assert found == (
+        "1 of 2 groups of default/top fit together at most in block=b; 2 are needed. g1 needs 1 pod together "
+        "in one rack; there is room for 1 such group. 8 devices that match are in pools that are not ready "
+        "(pool d/b: 1 of 2 slices of generation 1 are published)"
+    )
+
+
 def test_a_key_that_nothing_has_is_refused_unless_enough_groups_do_without():
     zone = Tier("zone", required=True)
     outcome = refused(world(*racks([1])), tree([1], zone))
