@@ -97,7 +97,9 @@ class RoomPlanner:
         victims, places = _victims(advice, world), _places(advice.places, asked, world)
         awaits = bool(advice.leaving)
         if kept := self._kept(advice, world):
-            return RoomPlan(victims, places, awaits, advice=f"gang {kept[0].gang} would have to leave as a whole")
+            return RoomPlan(
+                victims, places, awaits, advice=f"gang {kept[0].gang} would have to leave as a whole"
+            )
         if advice.violated:
             budget = next(iter(advice.violated))
             why = f"PodDisruptionBudget {budget} allows no further eviction"

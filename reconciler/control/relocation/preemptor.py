@@ -255,7 +255,8 @@ class Preemptor(relocator.Relocator):
         if missing := question.nodes.on_demand.wanted - on_demand.wanted:
             # As the PodGroups of pods that may have to leave, if no pending pod has needed any.
             on_demand.want(missing)
-            return relocator.RoomPlan((), (), refused=f"{', '.join(sorted(missing))} objects are not listed yet")
+            kinds = ", ".join(sorted(missing))
+            return relocator.RoomPlan((), (), refused=f"{kinds} objects are not listed yet")
         return plan
 
     def _changed(self, unit: Unit, plan: relocator.RoomPlan) -> str:
