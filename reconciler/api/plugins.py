@@ -15,8 +15,7 @@ PLUGINS: list[Any] = []
 def classes_first(objects: Iterable[ApiObject]) -> Mapping[str, DeviceClass]:
     """Name -> each class whose extended resources come before those of plugins: none if a plugin has objects.
 
-    A class and a plugin may serve the same name: nvidia.com/gpu is also one of Koordinator's. `run` asks the
-    plugins first, with or without objects.
+    A class and a plugin may serve the same name: nvidia.com/gpu is also one of Koordinator's.
     """
     known = list(objects)
     if not {type(one).__name__ for one in known}.isdisjoint(kinds_of_plugins()):

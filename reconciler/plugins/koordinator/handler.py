@@ -93,7 +93,7 @@ class KoordinatorHandler(Handler[DeviceQuestion, Grant, DeviceRefusal]):
         if pod is None:
             return None
         demand = self._demand(unit)
-        if demand is None:
+        if demand is None or self._state.leaves_to_class(pod, self._intake.store.supply.classes):
             return None
         if isinstance(demand, Failure):
             return _stuck(pod, reason_of(demand), demand.message)
@@ -242,7 +242,7 @@ class KoordinatorRunning(Running):
 
     def __init__(self, host: Host) -> None:
         fleet = Fleet(Rules(Semantics(host.base.settings.koordinator_semantics)))
-        self._state = KoordinatorState(fleet, host.report)
+        self._state, self._intake = KoordinatorState(fleet, host.report), host.intake
         if host.recorder is not None:
             host.recorder.add(self._state.beginning)
         self.handler = KoordinatorHandler(
@@ -261,7 +261,7 @@ class KoordinatorRunning(Running):
         }
 
     def keeps_from_gang(self, pod: ObjectKey) -> Blocked | None:
-        return self._state.keeps_from_gang(pod)
+        return self._state.keeps_from_gang(pod, self._intake.store.supply.classes)
 
 
 DEVICE = Resource("Device", "scheduling.koordinator.sh", "v1alpha1", "devices", namespaced=False, page=50)
@@ -298,6 +298,7 @@ class Replay(ReplayPart):
 
     def __init__(self, semantics: str, intake: Intake) -> None:
         self._state = state = KoordinatorState(Fleet(Rules(Semantics(semantics))), lambda _: None)
+        self._intake = intake
         devices, no_writer = DeviceIntake(state, intake), cast("Any", None)
         self.handler = KoordinatorHandler(
             state, devices, intake, no_writer, clock=lambda: 0.0, report=lambda _: None
@@ -320,7 +321,7 @@ class Replay(ReplayPart):
         self._state.assume(Grant(pod, demand, Holder(node, allocation, demand.hints), text))
 
     def keeps_from_gang(self, pod: ObjectKey) -> Blocked | None:
-        return self._state.keeps_from_gang(pod)
+        return self._state.keeps_from_gang(pod, self._intake.store.supply.classes)
 
     def explain(self, unit: Unit, reason: str) -> Explanation | None:
         pod, demand = self._state.pod(unit.key), self._state.demand(unit.key)

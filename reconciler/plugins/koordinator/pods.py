@@ -1,10 +1,12 @@
 """Machines and pods as the watches report them: what pods request and hold, and what a change may wake."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
+from reconciler.api.migrate.special_claims import served_by_classes
 from reconciler.api.objects.changes import Change, Changed, Recorded, Refused, Removed, Replaced
+from reconciler.api.objects.claims import DeviceClass
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.pinning import pinned
@@ -13,6 +15,7 @@ from reconciler.control.decisions.declaration import Report
 from reconciler.control.handler import Blocked
 from reconciler.control.inputs import PluginInput
 from reconciler.control.intake import Intake
+from reconciler.control.units import Kind, Unit
 from reconciler.errors import Malformed
 from reconciler.plugins.koordinator.demand import Demand, Failure
 from reconciler.plugins.koordinator.fleet import Fleet
@@ -64,9 +67,23 @@ class KoordinatorState:
         """What a gated pod requests, or why it is refused."""
         return self._demands.get(key)
 
-    def keeps_from_gang(self, key: ObjectKey) -> Blocked | None:
+    @property
+    def asking(self) -> Iterable[ObjectKey]:
+        """The gated pods that request devices."""
+        return self._demands.keys()
+
+    def leaves_to_class(self, pod: Pod, classes: Mapping[str, DeviceClass]) -> bool:
+        """Whether a class serves the same name, and no machine has devices: then the class comes first."""
+        return not self.has_machines and bool(served_by_classes(pod, classes))
+
+    @property
+    def has_machines(self) -> bool:
+        """Whether there are Device objects."""
+        return bool(self._devices)
+
+    def keeps_from_gang(self, key: ObjectKey, classes: Mapping[str, DeviceClass]) -> Blocked | None:
         """Why a gated pod cannot be placed with a gang; None if it can."""
-        if key not in self._demands:
+        if key not in self._demands or self.leaves_to_class(self._pods[key], classes):
             return None
         why = f"pod {key} requests Koordinator's devices; gangs may use ResourceClaims only"
         return Blocked((), IN_A_GANG, why)
@@ -296,7 +313,11 @@ class DeviceIntake:
         intake.follow(self._take)
 
     def _take(self, change: Change) -> None:
+        had = self._state.has_machines
         self._state.apply(change)
+        if had != self._state.has_machines or change.kind == "DeviceClass":  # who serves a name may change
+            for key in self._state.asking:
+                self._intake.put(Unit(Kind.POD, key))
         self._wake()
 
     def assume(self, grant: Grant) -> None:

@@ -304,3 +304,22 @@ def test_shards_are_refused_with_the_reason():
     with pytest.raises(Rejected, match=r"cannot be combined with --shard: .* would remove the gate of pods"):
         check(settings)
     check(settings.model_copy(update={"koordinator": False, "own_drivers": frozenset({"gpu.example.com"})}))
+
+
+async def test_a_class_serves_the_same_name_until_there_are_device_objects():
+    """The first pod waits until the class comes, the second for the first Device object."""
+    cluster = KoordinatorCluster([node("a"), devices("a", "d0"), wants("p", GPU)])
+    async with running(cluster, hand_over_calm_seconds=0.0) as run:
+        (waits,) = await run.heard(Waits)
+        assert waits.reason == "NoDevicesOfType"
+        serves = device_class()
+        serves["spec"]["extendedResourceName"] = "nvidia.com/gpu"
+        cluster.load(serves)
+        await cluster.until(lambda: cluster.served("p"))
+        assert cluster.given("p") == {}
+        assert cluster.on("p") == "a"
+        cluster.load(wants("q", GPU))
+        await run.heard(Waits, 2)
+        cluster.load(machine("a", gpu(0)))
+        await cluster.until(lambda: cluster.served("q"))
+    assert cluster.given("q") == {"gpu": [0]}
