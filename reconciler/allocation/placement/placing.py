@@ -109,7 +109,7 @@ class Placement:
 
         `partners` are pods that are placed together with it.
         """
-        question = replace(self._question(pod, held, snapshot, offered), partners=partners)
+        question = self._question(pod, held, snapshot, offered, partners)
         require_objects(question)
         nodes, order = self._nodes, snapshot.topology.order
         suiting = fitting = nodes.every()
@@ -365,7 +365,12 @@ class Placement:
         return found
 
     def _question(
-        self, pod: Pod, held: Iterable[ResourceClaim], snapshot: Snapshot, offered: frozenset[str]
+        self,
+        pod: Pod,
+        held: Iterable[ResourceClaim],
+        snapshot: Snapshot,
+        offered: frozenset[str],
+        partners: Collection[ObjectKey] = (),
     ) -> PodQuestion:
         held = tuple(held)
         share, taken = share_of_held(pod, held, snapshot)
@@ -379,6 +384,7 @@ class Placement:
             waived=(backed := backed_resources(snapshot, pod)) | offered,
             claimed=tuple(sorted(backed - offered)) if pod.gated else (),
             supposed=self._supposed,
+            partners=partners,
         )
 
     def _failures(self, question: PodQuestion) -> Iterator[tuple[Test, Mask]]:

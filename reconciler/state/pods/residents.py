@@ -73,6 +73,7 @@ class Resident(Struct, frozen=True):
     """Ports in use, as they are counted"""
     terms: tuple[pod_terms.Term, ...]
     """Required anti-affinity"""
+    wishes: tuple[pod_terms.Wish, ...]
 
     @property
     def terminating(self) -> bool:
@@ -244,11 +245,7 @@ class Residents(Forkable):
         for wish, by_row in self._wishes.about(pod, self.namespaces.labels_of):
             column = np.zeros(self._nodes, dtype=np.int64)
             column[list(by_row)] = list(by_row.values())
-            found[wish] = self._without(
-                column,
-                but,
-                lambda own, of=wish: pod_terms.wishes_of(own.pod).count(of),  # type: ignore[misc]
-            )
+            found[wish] = self._without(column, but, lambda own, of=wish: own.wishes.count(of))  # type: ignore[misc]
         return found
 
     def having(self, term: pod_terms.Term, *, but: Collection[ObjectKey]) -> Amounts:
@@ -316,7 +313,8 @@ class Residents(Forkable):
     def _add(self, key: ObjectKey, pod: Pod, node: str) -> Moved:
         row = self._new_row()
         ports = tuple([used for port in pod_terms.ports_of(pod) for used in pod_terms.counted_as(port)])
-        one = self._residents[key] = Resident(pod, node, row, ports, _terms_of(pod))
+        one = Resident(pod, node, row, ports, _terms_of(pod), pod_terms.wishes_of(pod))
+        self._residents[key] = one
         self._on.setdefault(node, {})[key] = None
         self._labels.put(row, pod.metadata.labels)
         self._namespace[row] = self._namespaces.setdefault(pod.key.namespace, len(self._namespaces))
@@ -353,7 +351,7 @@ class Residents(Forkable):
         """Add a pod to all columns at the row of its node, or remove it; return whether a set changed."""
         self.serial += 1
         self._at[one.row] = at if sign > 0 else -1
-        self._wishes.count(one.pod, at, sign)
+        self._wishes.count(one.wishes, at, sign)
         for port in one.ports:
             self._ports.add(port, at, sign)
         for term in one.terms:

@@ -308,9 +308,9 @@ class Wishes(Forkable):
         """Sparse: most wishes are those of one workload"""
         self._by_label: SelectorIndex[Wish] = SelectorIndex()
 
-    def count(self, pod: Pod, row: int, sign: int) -> None:
-        """Add a pod at the row of its node, or remove it with a sign of -1."""
-        for wish in wishes_of(pod):
+    def count(self, wishes: Sequence[Wish], row: int, sign: int) -> None:
+        """Add those of a pod at the row of its node, or remove them with a sign of -1."""
+        for wish in wishes:
             if wish not in self._rows:
                 self._rows[wish] = {}
                 self._by_label.add(wish, wish.term.selector)
