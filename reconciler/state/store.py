@@ -6,11 +6,12 @@ not async: nothing can happen between a read and a change.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import or_
 from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from reconciler.api.objects.changes import Change, Changed, Refused, Removed, Replaced
 from reconciler.api.objects.claims import Allocation, DeviceClass, ResourceClaim
@@ -49,7 +50,7 @@ class Delta(Struct, frozen=True):
     def __or__(self, other: "Delta") -> "Delta":
         if other is self or other is NOTHING:
             return self
-        return other if self is NOTHING else Delta.of((self, other))
+        return other if self is NOTHING else Delta(*map(or_, astuple(self), astuple(other)))
 
     @staticmethod
     def of(parts: Sequence["Delta"]) -> "Delta":
