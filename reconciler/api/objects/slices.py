@@ -1,6 +1,7 @@
 """ResourceSlice and DeviceTaintRule, resource.k8s.io/v1. Source: docs/reference/rules/slices.md."""
 
 from functools import lru_cache
+from itertools import chain
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -182,16 +183,8 @@ class ResourceSliceSpec:
 
     def names(self) -> frozenset[str]:
         """The names of attributes and capacities of all devices, as written."""
-        found = set[str]()
-        attributes = capacity = None
-        for device in self.devices:  # most have the same names as the one before
-            if device.attributes.keys() != attributes:
-                attributes = device.attributes.keys()
-                found.update(attributes)
-            if device.capacity.keys() != capacity:
-                capacity = device.capacity.keys()
-                found.update(capacity)
-        return _shared(frozenset(found))
+        layouts = {(*device.attributes, *device.capacity) for device in self.devices}  # most have the same
+        return _shared(frozenset(chain.from_iterable(layouts)))
 
 
 @lru_cache(1 << 10)

@@ -33,20 +33,12 @@ DEEPEST = 200
 pydantic has this limit itself, except that it allows one level more in fields that no model has."""
 
 _OTHER_SHAPES = (
-    *(
-        b'"%b"' % field
-        for field in (
-            b"basic",
-            b"composite",
-            b"mixins",
-            b"deviceMixins",
-            b"includes",
-            b"consumesCapacityFrom",
-        )
-    ),
+    *(b'"basic"', b'"composite"', b'ixins"', b'"includes"', b'"consumesCapacityFrom"'),
     extensions.ANNOTATION.encode(),
+    b"\\u",
 )
-"""What slices have somewhere in their text that need a conversion, unless they write it with escapes"""
+"""What slices have somewhere in their text that need a conversion: names of fields, the end of `mixins` and
+`deviceMixins` among them, and escapes that may spell one of them"""
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _NO_BRACKETS = bytes(set(range(256)) - _STEPS.keys())
@@ -113,10 +105,7 @@ def _is_current(kind: str, api_version: str, text: bytes) -> bool:
     older = [known.api_version(version) for version in known.other_shapes]
     if api_version in older or any(one.encode() in text for one in older):
         return False
-    if kind != "ResourceSlice":
-        return True
-    escapes = text.split(b"\\")[1:]  # quotes, mostly; \u may spell any sign
-    return not any(one[:1] == b"u" for one in escapes) and not any(sign in text for sign in _OTHER_SHAPES)
+    return kind != "ResourceSlice" or not any(sign in text for sign in _OTHER_SHAPES)
 
 
 def loaded(text: bytes) -> tuple[dict[str, Any], bool]:

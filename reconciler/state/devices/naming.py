@@ -5,7 +5,7 @@ counted for each driver, so that a driver with ever new names does not use up th
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
@@ -22,14 +22,20 @@ SliceNames = tuple[str, frozenset[str]]
 """A driver and the names in one of its slices"""
 
 
+def _names_of(source: ResourceSlice) -> SliceNames:
+    return source.spec.driver, source.spec.names()
+
+
 class Naming:
     """Counts the names of admitted slices. A name counts once for each driver that uses it."""
 
     def __init__(self) -> None:
         self._names_of: dict[str, SliceNames] = {}
         """Slice name -> its names"""
+        self._slices: Counter[SliceNames] = Counter()
+        """How many slices have the same names. Those of machines of one type do"""
         self._uses: dict[str, Counter[str]] = {}
-        """Driver -> name -> number of slices with it"""
+        """Driver -> name -> number of these sets of names with it"""
         self._total = 0
         self._refused: dict[str, ResourceSlice] = {}
         """Slices with too many new names, the first refused first"""
@@ -46,9 +52,7 @@ class Naming:
         self._fewer = False
         for name, source in list(self._refused.items()):
             # Each is looked at: where a large one still does not fit, a smaller one may.
-            if self._refused.get(name) is source and not self._too_many(
-                source.spec.driver, source.spec.names()
-            ):
+            if self._refused.get(name) is source and not self._too_many(_names_of(source)):
                 yield Changed(source.kind, source)
 
     def within(self, change: Change) -> Change:
@@ -83,22 +87,23 @@ class Naming:
 
     def _admit(self, source: ResourceSlice) -> str:
         """Admit a slice in place of its previous version, or stop counting it and return why."""
-        spec, name = source.spec, source.key.name
-        names = (spec.driver, frozenset(spec.names()))
+        names, name = _names_of(source), source.key.name
         if self._names_of.get(name) == names:
             return ""
         self._refused.pop(name, None)
         self._release(name)
-        if why := self._too_many(*names):
+        if why := self._too_many(names):
             if len(self._refused) < MOST_REFUSED:
                 self._refused[name] = source
             return why
         self._add(name, names)
         return ""
 
-    def _too_many(self, driver: str, names: Iterable[str]) -> str:
-        own = self._uses.get(driver, Counter())
-        new = sum(one not in own for one in names)
+    def _too_many(self, names: SliceNames) -> str:
+        if self._slices[names]:
+            return ""
+        driver, own = names[0], self._uses.get(names[0], Counter())
+        new = sum(one not in own for one in names[1])
         remedy = (
             "make the driver publish fewer; the slice is read again when it changes, "
             "or once others have fewer"
@@ -117,6 +122,9 @@ class Naming:
 
     def _add(self, name: str, names: SliceNames) -> None:
         self._names_of[name] = names
+        self._slices[names] += 1
+        if self._slices[names] > 1:
+            return
         own = self._uses.setdefault(names[0], Counter())
         before = len(own)
         own.update(names[1])
@@ -126,6 +134,10 @@ class Naming:
         names = self._names_of.pop(name, None)
         if names is None:
             return
+        self._slices[names] -= 1
+        if self._slices[names]:
+            return
+        del self._slices[names]
         own = self._uses.get(names[0], Counter())
         for one in names[1]:
             own[one] -= 1
