@@ -14,6 +14,7 @@ from reconciler.analysis.capacity.layout import fleet_layout
 from reconciler.analysis.capacity.measure import Solver
 from reconciler.analysis.relocation.goals import movers_of, profile_goal
 from reconciler.analysis.relocation.moves_planner import Plan, Planner
+from reconciler.analysis.relocation.occupants import Occupants
 from reconciler.analysis.world import World, world_of
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import ApiObject
@@ -60,7 +61,9 @@ def _plan(world: World, gain: int) -> tuple[Plan, int]:
     layout = fleet_layout(snapshot.topology)
     goal = profile_goal(layout, layout.profiles.names.index(WHOLE), Solver())
     with world.trial() as trial:
-        planner = Planner(goal, movers_of(world), world, trial, steps=10_000)
+        occupants = Occupants(world)
+        movers = movers_of(occupants, world.store)
+        planner = Planner(goal, movers, occupants, trial, steps=10_000)
         return planner.run(gain), planner.before
 
 

@@ -13,8 +13,10 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from kernels.types import Rows
 from reconciler.allocation.alignment.deciding import decide
 from reconciler.allocation.dra.budget import STEPS, UNLIMITED, Budget
+from reconciler.allocation.dra.node_attempt import only_rows
 from reconciler.allocation.gangs.deciding import decide_gang
 from reconciler.allocation.gangs.kinds import GangGranted, GangQuestion, Member
 from reconciler.allocation.placement.placing import Placement, refusal_reason
@@ -195,10 +197,19 @@ class WantedPod(Struct, frozen=True):
         return replace(self, claims=claims, held=held, sharing=tuple(sharing))
 
     def place(
-        self, trial: Trial, *, on: str | None = None, steps: int = STEPS, budget: Budget = UNLIMITED
+        self,
+        trial: Trial,
+        *,
+        on: str | None = None,
+        only: Rows | None = None,
+        steps: int = STEPS,
+        budget: Budget = UNLIMITED,
     ) -> tuple[Place, ...] | NoFit:
-        """Where it fits in a trial, on a node if one is named; holds nothing afterwards."""
-        found = attempt(replace(self, sharing=self.beside), trial, steps=steps, budget=budget, on=on)
+        """Where it fits in a trial, on a node and with devices (n,) if these are given; holds nothing
+        afterwards.
+        """
+        asked = replace(self, sharing=self.beside)
+        found = attempt(asked, trial, steps=steps, budget=budget, on=on, only=only)
         if isinstance(found, NoFit):
             return found
         return (found._replace(together=None),)
@@ -276,12 +287,14 @@ def attempt(
     policies: Policies | None = None,
     leaves: bool = False,
     on: str | None = None,
+    only: Rows | None = None,
     preferred: str | None = None,
 ) -> Place | NoFit:
     """Place it as the reconciler would, without a trace. Raises Unfinished as `budget` does.
 
     `policies` are first fit without them. `leaves`: the pod leaves the node to which it is bound. `on` is the
-    only node to try; `preferred` is the node of a pod without claims to allocate, if it may be used.
+    only node to try, `only` (n,) the only devices. `preferred` is the node of a pod without claims to
+    allocate, if it may be used.
     """
     snapshot, placement = trial.snapshot, Placement(trial.nodes, supposed=trial.supposed)
     claims, pod, together = wanted.claims, wanted.pod, None
@@ -325,6 +338,7 @@ def attempt(
         charging=charging,
         policy=None if policies is None else policies.of(claims, snapshot, budget),
         pod=None if pod is None or policies is None else placement.room(pod, snapshot, policies),
+        only=None if only is None else only_rows(claims, only.tolist(), snapshot),
     )
     if isinstance(outcome, Granted):
         return Place(own, outcome.node, outcome.plans, together)
@@ -334,8 +348,9 @@ def attempt(
 
 def _only(nodes: NodeSubset | None, name: str, order: tuple[str, ...]) -> NodeSubset:
     mask = np.zeros(len(order), dtype=np.bool_)
-    at = order.index(name)
-    mask[at] = nodes is None or bool(nodes.mask[at])
+    if name in order:  # it may be gone since it was named
+        at = order.index(name)
+        mask[at] = nodes is None or bool(nodes.mask[at])
     return NodeSubset(order, mask)
 
 

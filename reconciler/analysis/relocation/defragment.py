@@ -1,7 +1,7 @@
 """Which pods to move so that more is free at once, and whether the rest of a plan holds. Source: MOVE-5."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,12 +14,15 @@ from reconciler.analysis.capacity.layout import FleetLayout, families, fleet_lay
 from reconciler.analysis.capacity.lines import lines
 from reconciler.analysis.capacity.measure import Solver, measure
 from reconciler.analysis.relocation import goals, moves_planner
+from reconciler.analysis.relocation.leaving import leave, settle
+from reconciler.analysis.relocation.occupants import Occupants
 from reconciler.analysis.world import World
 from reconciler.api.objects.core import controller_of
 from reconciler.api.objects.meta import DeviceID, ObjectKey, OwnerReference
 from reconciler.errors import Rejected
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.snapshot import Snapshot
+from reconciler.state.nominations import devices_of
 
 EFFORT = 200_000
 """Choices examined to count what fits before and after"""
@@ -178,9 +181,10 @@ def defragment(
     layout = layout or fleet_layout(before.topology)
     goal = goals.goal_of(target, layout)
     progress("looking for pods that can move")
-    movers = goals.movers_of(world, may_move)
+    occupants = Occupants(world)
+    movers = goals.movers_of(occupants, world.store, may_move)
     with world.trial() as trial:
-        planner = moves_planner.Planner(goal, movers, world, trial, steps, limit)
+        planner = moves_planner.Planner(goal, movers, occupants, trial, steps, limit)
         progress("planning moves")
         wanted = target.wanted(planner.before, planner.most)
         plan = planner.run(wanted)
@@ -202,7 +206,7 @@ def defragment(
             GainStep(
                 goal.names[step.option.field],
                 step.gain,
-                tuple(_pod_move(move, before.fleet) for move in step.moves),
+                tuple(map(_pod_move, step.moves)),
             )
             for step in plan.steps
         ),
@@ -219,19 +223,12 @@ def _concerned(plan: moves_planner.Plan, goal: goals.AnyGoal) -> list[int]:
     return list(dict.fromkeys([*(step.option.field for step in plan.steps), *into]))
 
 
-def _pod_move(planned: moves_planner.PlannedMove, fleet: Fleet) -> PodMove:
-    mover = planned.mover
+def _pod_move(planned: moves_planner.PlannedMove) -> PodMove:
+    mover, (place,) = planned.mover, planned.places
     controller = controller_of(mover.pod)
     assert controller is not None  # it would not be movable
-    return PodMove(
-        pod=mover.key,
-        controller=controller,
-        claims=tuple(claim.key for claim in mover.claims),
-        node=mover.node,
-        devices=tuple(map(fleet.id_of, mover.rows.tolist())),
-        to_node=planned.granted.node,
-        to_devices=tuple(map(fleet.id_of, planned.rows.tolist())),
-    )
+    to_devices = devices_of(place.plans)
+    return PodMove(mover.key, controller, mover.claims, mover.node, mover.devices, place.node, to_devices)
 
 
 def _changes(layout: FleetLayout, before: Snapshot, after: Snapshot) -> tuple[ProfileChange, ...]:
@@ -294,28 +291,22 @@ def problem(
         goal = goals.goal_of(target, layout or fleet_layout(snapshot.topology))
     except Rejected as exc:
         return str(exc)
-    movers = {mover.key: mover for mover in goals.movers_of(world, may_move)}
-    holds, places = goals.holds_of(world), moves_planner.Places(world.placement(), steps)
+    occupants = Occupants(world)
+    movers = {mover.key: mover for mover in goals.movers_of(occupants, world.store, may_move)}
     with world.trial() as trial:
+        places = moves_planner.Places(trial, steps)
         for move in moves:
             mover = movers.get(move.pod)
             if mover is None:
                 return f"pod {move.pod} may not be moved any more"
-            if {snapshot.fleet.id_of(row) for row in mover.rows.tolist()} != set(move.devices):
+            if set(mover.devices) != set(move.devices):
                 return f"pod {move.pod} holds other devices"
-            moves_planner.evict(mover, trial)
-            rows = _rows(move.to_devices, snapshot.fleet)
-            choice = world.placement().before_binding(mover.pod, (), trial.snapshot)
-            suits = choice.nodes is None or move.to_node in choice.nodes
-            place = places.decide(mover, trial.snapshot, move.to_node, rows) if suits else None
-            if place is None or set(place.rows.tolist()) != set(rows.tolist()):
+            leave(trial, frozenset([mover.key]), occupants)
+            rows = goals.rows_of(move.to_devices, snapshot.fleet)
+            found = places.on(mover, move.to_node, rows)
+            if found is None or set(found.rows.tolist()) != set(rows.tolist()):
                 return f"what replaces pod {move.pod} does not fit on {move.to_node} any more"
-            moves_planner.settle(place, trial)
-            holds.give_back(mover.rows)
-            holds.take(place.rows)
+            settle(found.places, [mover.pod], trial)
+        holds = goals.Held.of(trial)
     counted = sum(goal.count(at, holds).least for at in range(goal.fields))
     return "" if counted >= after else f"only {counted} would be free, not {after}"
-
-
-def _rows(devices: Iterable[DeviceID], fleet: Fleet) -> Rows:
-    return np.array([row for device in devices for row in fleet.rows_of(device)], dtype=np.intp)

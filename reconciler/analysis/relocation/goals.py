@@ -3,7 +3,7 @@ device.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import ceil
 from typing import ClassVar, NamedTuple
 
@@ -17,31 +17,37 @@ from reconciler.allocation.alignment.preferences import DEFAULT_TIERS
 from reconciler.analysis.capacity.layout import FleetLayout, first_sets, side_by_side
 from reconciler.analysis.capacity.measure import PackingProblem, Solver
 from reconciler.analysis.relocation.occupants import Occupant, Occupants
-from reconciler.analysis.world import World, unallocated
-from reconciler.api.objects.claims import ResourceClaim
+from reconciler.analysis.world import WantedPod, again
 from reconciler.api.objects.core import Pod, claims_of
-from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.pinning import unpinned
 from reconciler.api.objects.similar_names import instead
 from reconciler.errors import Rejected
 from reconciler.state.devices.fleet import Fleet
-from reconciler.state.pods.placed import allocation_of
+from reconciler.state.store import Store
+from reconciler.state.trial import Trial
 
 
 class Mover(Struct, frozen=True, eq=False):
     """A pod that may be moved."""
 
-    pod: Pod
-    """As its controller recreates it: without our pin to the node"""
+    wanted: WantedPod
+    """As its controller recreates it: without our pin to the node, with claims that need devices"""
     node: str
-    claims: tuple[ResourceClaim, ...]
-    """Its claims, without their allocations"""
+    claims: tuple[ObjectKey, ...]
+    devices: tuple[DeviceID, ...]
+    """What it holds"""
     rows: Rows
-    """(n,) the devices that it holds"""
+    """(n,) the same"""
 
     @property
     def key(self) -> ObjectKey:
         return self.pod.key
+
+    @property
+    def pod(self) -> Pod:
+        assert self.wanted.pod is not None
+        return self.wanted.pod
 
     def size(self, fleet: Fleet) -> int:
         """How much of their counter sets its devices draw, in thousandths of a set or whole device."""
@@ -66,27 +72,29 @@ def anyone(_: Occupant) -> bool:
     return True
 
 
-def movers_of(world: World, may_move: MayMove = anyone) -> tuple[Mover, ...]:
+def movers_of(occupants: Occupants, store: Store, may_move: MayMove = anyone) -> tuple[Mover, ...]:
     """All pods that may be moved, by name."""
-    return tuple(_movers(world, may_move))
+    return tuple(_movers(occupants, store, may_move))
 
 
-def _movers(world: World, may_move: MayMove) -> Iterator[Mover]:
-    occupants, store = Occupants(world), world.store
+def _movers(occupants: Occupants, store: Store, may_move: MayMove) -> Iterator[Mover]:
     living = (pod for pod in store.pods.values() if not pod.finished)
     naming = Counter(claim for pod in living for claim in claims_of(pod))
-    rows_of = _rows_of_claims(world)
+    fleet = store.snapshot().fleet
     for key, one in sorted(occupants.pods.items()):
         if not one.claims or not _replaceable(one, occupants) or not may_move(one):
             continue
         mine, named = frozenset([key]), frozenset(claims_of(one.pod))
         if any(occupants.users[claim] != mine or naming[claim] > (claim in named) for claim in one.claims):
             continue
-        rows = np.concatenate([rows_of[claim] for claim in one.claims])
-        held = sum(len(occupants.allocations[claim].held) for claim in one.claims)
-        if len(rows) == held > 0:
-            claims = tuple(unallocated(store.claims[claim]) for claim in one.claims)
-            yield Mover(unpinned(one.pod, one.node), one.node, claims, rows)
+        held = (device for claim in one.claims for device in occupants.allocations[claim].held)
+        devices = tuple(dict.fromkeys(held))  # a claim may hold several shares of one
+        rows = rows_of(devices, fleet)
+        if len(rows) == len(devices) > 0:
+            wanted = WantedPod(
+                tuple(again(store.claims[claim]) for claim in one.claims), unpinned(one.pod, one.node)
+            )
+            yield Mover(wanted, one.node, one.claims, devices, rows)
 
 
 def _replaceable(one: Occupant, occupants: Occupants) -> bool:
@@ -95,21 +103,15 @@ def _replaceable(one: Occupant, occupants: Occupants) -> bool:
     return one.movable and alone and all(occupants.budgets.allowed[number] > 0 for number in one.budgets)
 
 
-def _rows_of_claims(world: World) -> dict[ObjectKey, Rows]:
-    """Allocated claim -> (n,) the devices that it holds."""
-    fleet: Fleet = world.store.snapshot().fleet
-    found: dict[ObjectKey, Rows] = {}
-    for key in world.store.claims:
-        allocation = allocation_of(world.store, key)
-        if allocation is not None:
-            found[key] = np.array(
-                [row for one in allocation.held for row in fleet.rows_of(one)], dtype=np.intp
-            )
-    return found
+def rows_of(devices: Iterable[DeviceID], fleet: Fleet) -> Rows:
+    """(n,) the rows of some devices."""
+    return np.array([row for device in devices for row in fleet.rows_of(device)], dtype=np.intp)
 
 
-class FieldHolds(Struct, eq=False):
-    """What is held of D devices and left of S counter sets, changed device by device."""
+class Held(Struct, eq=False):
+    """What is held of D devices and left of S counter sets: numbers to try what a trial would say, without
+    one. All who count change them and change them back.
+    """
 
     fleet: Fleet
     left: Amounts
@@ -117,9 +119,21 @@ class FieldHolds(Struct, eq=False):
     holders: Codes
     """(D,) how many hold a device"""
 
-    def copy(self) -> "FieldHolds":
-        """The same holds, changed independently from now on."""
-        return FieldHolds(self.fleet, self.left.copy(), self.holders.copy())
+    @classmethod
+    def of(cls, trial: Trial) -> "Held":
+        """What a trial says; what is nominated for others is held, too."""
+        occupancy, fleet = trial.store.snapshot().occupancy, trial.snapshot.fleet
+        holders = occupancy.held.astype(np.int32)
+        for row in np.flatnonzero(occupancy.sharing).tolist():
+            holders[row] = len(occupancy.claims_of(fleet.id_of(row)))
+        found = cls(fleet, occupancy.left.copy(), holders)
+        nominated = [row for row in trial.snapshot.occupancy.held_for if not holders[row]]
+        found.take(np.array(nominated, dtype=np.intp))
+        return found
+
+    def copy(self) -> "Held":
+        """The same, changed independently from now on."""
+        return Held(self.fleet, self.left.copy(), self.holders.copy())
 
     def take(self, rows: Rows, sign: int = 1) -> None:
         """Hold devices."""
@@ -136,18 +150,6 @@ class FieldHolds(Struct, eq=False):
     def give_back(self, rows: Rows) -> None:
         """Release devices."""
         self.take(rows, -1)
-
-
-def holds_of(world: World) -> FieldHolds:
-    """What the claims of a world hold, and what is nominated for something else."""
-    snapshot = world.store.snapshot()
-    rows = [np.zeros(0, dtype=np.intp), *_rows_of_claims(world).values()]
-    holders = np.bincount(np.concatenate(rows), minlength=snapshot.fleet.size).astype(np.int32)
-    found = FieldHolds(snapshot.fleet, snapshot.occupancy.left.copy(), holders)
-    for one in world.store.nominations.besides(world.own):
-        nominated = [row for device in one.devices for row in snapshot.fleet.rows_of(device)]
-        found.take(np.array([row for row in nominated if not holders[row]], dtype=np.intp))
-    return found
 
 
 class Count(NamedTuple):
@@ -187,7 +189,7 @@ class GroupGoal(Goal, eq=False):
     all_or_nothing: ClassVar[bool] = True
     """Whether a field gains only if all its pods leave"""
 
-    def count(self, at: int, holds: FieldHolds) -> Count:
+    def count(self, at: int, holds: Held) -> Count:
         """How many fit in a field."""
         free = int(not holds.holders[self.rows[at]].any())
         return Count(free, free)
@@ -204,7 +206,7 @@ class ProfileGoal(Goal, eq=False, kw_only=True):
     solver: Solver
     _wide: dict[int, Amounts] = field(default_factory=dict)
 
-    def count(self, at: int, holds: FieldHolds) -> Count:
+    def count(self, at: int, holds: Held) -> Count:
         """How many fit in a field."""
         draws = self._draws(at, holds.fleet)[holds.holders[self.rows[at]] == 0]
         left = holds.left[self.sets[at]].ravel()

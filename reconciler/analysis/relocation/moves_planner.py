@@ -12,17 +12,16 @@ from msgspec import Struct
 
 from kernels.groups import distinct
 from kernels.types import Codes, Rows
-from reconciler.allocation.alignment.deciding import decide
 from reconciler.allocation.dra.budget import Fatal
-from reconciler.allocation.dra.node_attempt import only_rows as within
 from reconciler.allocation.dra.request_options import read_claims
 from reconciler.allocation.dra.static_match import match_in_fleet
 from reconciler.allocation.placement.placing import Placement
 from reconciler.analysis.capacity.layout import first_sets
 from reconciler.analysis.relocation import options
-from reconciler.analysis.relocation.goals import AnyGoal, Mover, holds_of
-from reconciler.analysis.world import World
-from reconciler.api.objects.plan import Granted, Reason
+from reconciler.analysis.relocation.goals import AnyGoal, Held, Mover, rows_of
+from reconciler.analysis.relocation.leaving import leave, settle
+from reconciler.analysis.relocation.occupants import Occupants
+from reconciler.analysis.world import NoFit, Place
 from reconciler.errors import Rejected
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.nominations import devices_of
@@ -57,45 +56,50 @@ class PlannedMove(Struct, frozen=True):
     """One pod, evicted and placed elsewhere by the allocator."""
 
     mover: Mover
-    granted: Granted
+    places: tuple[Place, ...]
+    """One"""
     rows: Rows
-    """(n,) the devices"""
+    """(n,) the devices there"""
+
+
+def carry_out(move: PlannedMove, occupants: Occupants, trial: Trial) -> None:
+    """Count a pod at its new place."""
+    leave(trial, frozenset([move.mover.key]), occupants)
+    settle(move.places, [move.mover.pod], trial)
 
 
 class Places:
-    """Finds places for pods that are about to move."""
+    """Finds places for pods that have left in a trial."""
 
-    def __init__(self, placement: Placement, steps: int) -> None:
-        self._placement = placement
-        self._steps = steps
+    def __init__(self, trial: Trial, steps: int) -> None:
+        """`steps` limits each decision."""
+        self._trial, self._steps = trial, steps
         self.tried = 0
         """Decisions so far"""
         self.ended: set[Ended] = set()
         """Limits that kept places from being tried"""
 
-    def first(
-        self, mover: Mover, snapshot: Snapshot, worse: Codes, accepts: Callable[[Rows], bool]
-    ) -> PlannedMove | None:
-        """A place for a pod on a snapshot without it; None if at most MOST_TRIED decisions find none.
+    def first(self, mover: Mover, worse: Codes, accepts: Callable[[Rows], bool]) -> PlannedMove | None:
+        """A place for a pod; None if at most MOST_TRIED decisions find none.
 
         worse (D,)  devices with a higher number are tried later
         accepts     whether the pod may get some devices, (n,) rows
         """
+        trial, snapshot, wanted = self._trial, self._trial.snapshot, mover.wanted
+        fleet, topology = snapshot.fleet, snapshot.topology
         try:
-            slots = read_claims(mover.claims, snapshot.classes, snapshot.rules).slots
-            choice = self._placement.before_binding(mover.pod, (), snapshot)
+            slots = read_claims(wanted.claims, snapshot.classes, snapshot.rules).slots
+            placement = Placement(trial.nodes, supposed=trial.supposed)
+            nodes = placement.before_binding(mover.pod, (), snapshot).nodes
         except (Fatal, Rejected):
             return None
-        fleet = snapshot.fleet
-        suits = np.zeros(fleet.size, dtype=np.bool_)
-        for option in (option for slot in slots for option in slot.options):
-            suits |= match_in_fleet(option, snapshot).suitable
-        allowed = snapshot.occupancy.free & suits & (fleet.codes["node"] >= 0)
-        if choice.nodes is not None:
-            codes = snapshot.topology.order_codes[choice.nodes.mask]
-            reached = np.zeros(len(fleet.vocabulary.nodes.values) + 1, dtype=np.bool_)
-            reached[codes[codes >= 0]] = True
-            allowed &= reached[fleet.codes["node"]]
+        suits = np.logical_or.reduce(
+            [match_in_fleet(option, snapshot).suitable for slot in slots for option in slot.options]
+        )
+        place = topology.place_of[fleet.codes["node"]]
+        allowed = snapshot.occupancy.free & suits & (place >= 0)
+        if nodes is not None:
+            allowed &= nodes.mask[place]
         rows = np.flatnonzero(allowed)
         if len(slots) == 1 and len(mover.rows) == 1:
             tried = self._single(rows, worse, snapshot, accepts)
@@ -105,22 +109,20 @@ class Places:
             if number == MOST_TRIED:
                 self.ended.add(Ended.PLACES)
                 break
-            place = self.decide(mover, snapshot, node, among)
-            if place is not None and accepts(place.rows):
-                return place
+            move = self.on(mover, node, among)
+            if move is not None and accepts(move.rows):
+                return move
         return None
 
-    def decide(self, mover: Mover, snapshot: Snapshot, node: str, among: Rows) -> PlannedMove | None:
+    def on(self, mover: Mover, node: str, among: Rows) -> PlannedMove | None:
         """The allocator's answer on one node with some devices."""
         self.tried += 1
-        only = within(mover.claims, among.tolist(), snapshot)
-        found = decide(mover.claims, snapshot, nodes=[node], steps=self._steps, only=only)
-        if not isinstance(found, Granted):
-            if found.reason == Reason.GAVE_UP:
-                self.ended.add(Ended.STEPS)
+        found = mover.wanted.place(self._trial, on=node, only=among, steps=self._steps)
+        if isinstance(found, NoFit):
+            self.ended |= set() if found.proven else {Ended.STEPS}
             return None
-        rows = [row for device in devices_of(found.plans) for row in snapshot.fleet.rows_of(device)]
-        return PlannedMove(mover, found, np.array(rows, dtype=np.intp))
+        devices = dict.fromkeys(devices_of(plan for one in found for plan in one.plans))
+        return PlannedMove(mover, found, rows_of(devices, self._trial.snapshot.fleet))
 
     def _single(
         self, rows: Rows, worse: Codes, snapshot: Snapshot, accepts: Callable[[Rows], bool]
@@ -200,16 +202,15 @@ class Planner:
         self,
         goal: AnyGoal,
         movers: Sequence[Mover],
-        world: World,
+        occupants: Occupants,
         trial: Trial,
         steps: int,
         limit: Limit | None = None,
     ) -> None:
         """`steps` limits each decision, `limit` the whole plan."""
         self._limit = Limit() if limit is None else limit
-        self._goal, self._movers, self._trial = goal, movers, trial
-        self._places = Places(world.placement(), steps)
-        self._holds = holds_of(world)
+        self._goal, self._movers, self._occupants, self._trial = goal, movers, occupants, trial
+        self._places, self._holds = Places(trial, steps), Held.of(trial)
         snapshot = trial.snapshot
         room = options.most_by_amounts(goal, movers, self._holds, snapshot)
         self._blockers = options.Blockers(goal, movers, snapshot)
@@ -301,8 +302,7 @@ class Planner:
         self._trial.back_to(self._mark)
         self._holds, self._counts = self._start[0].copy(), self._start[1].copy()
         for move in (move for step in steps for move in step.moves):
-            evict(move.mover, self._trial)
-            settle(move, self._trial)
+            carry_out(move, self._occupants, self._trial)
 
     def _rank(self, option: options.Option, wanted: int) -> tuple[float, int, int, tuple[int, ...]]:
         """Fewest moves for what is still wanted; then the smallest pods, which find a place more easily."""
@@ -338,31 +338,19 @@ class Planner:
             count(mover.rows)
         moves: list[PlannedMove] = []
         for mover in movers:
-            evict(mover, trial)
+            leave(trial, frozenset([mover.key]), self._occupants)
             worse = np.append(counts > 0, False)[goal.of].astype(np.int32)  # something can be lost there
-            move = self._places.first(mover, trial.snapshot, worse, accepts)
+            move = self._places.first(mover, worse, accepts)
             if move is None:
                 trial.back_to(mark)
                 return None
             holds.take(move.rows)
             count(move.rows)
-            settle(move, trial)
+            settle(move.places, [mover.pod], trial)
             moves.append(move)
         gain = int(counts.sum() - self._counts.sum())
         self._holds, self._counts = holds, counts
         return PlannedStep(option, gain, tuple(moves))
-
-
-def evict(mover: Mover, trial: Trial) -> None:
-    """Count a pod as gone, and its devices as free."""
-    for claim in mover.claims:
-        trial.release(claim.metadata.uid)
-    trial.remove(mover.key)
-
-
-def settle(move: PlannedMove, trial: Trial) -> None:
-    """Count a pod at its new place."""
-    trial.place(move.granted.plans, move.mover.pod, move.granted.node)
 
 
 def _gain(steps: Iterable[PlannedStep]) -> int:

@@ -16,7 +16,7 @@ from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.request_options import RequestKey, RequestOption, read_claims
 from reconciler.allocation.dra.static_match import match_in_fleet
 from reconciler.analysis.capacity.layout import families
-from reconciler.analysis.relocation.goals import AnyGoal, Count, FieldHolds, Mover, ProfileGoal
+from reconciler.analysis.relocation.goals import AnyGoal, Count, Held, Mover, ProfileGoal
 from reconciler.state.devices.snapshot import Snapshot
 
 MOST_IN_FIELD = 10
@@ -63,7 +63,7 @@ class Blockers:
         self._alike = frozenset(at for at in alike if len(self._fields_of[at]) == 1)
         """Movers that need what is counted themselves: wherever they go, they take as much"""
 
-    def options_of(self, field: int, holds: FieldHolds) -> FieldOptions | None:
+    def options_of(self, field: int, holds: Held) -> FieldOptions | None:
         """What one field can gain; None if nothing."""
         goal, movers = self._goal, self._movers
         inside = self.of_field.get(field, [])
@@ -81,7 +81,7 @@ class Blockers:
         return FieldOptions(options, at_least, most) if most > 0 else None
 
     def sets_of(
-        self, inside: Sequence[int], field: int, holds: FieldHolds, *, useless: Iterable[int] | None = None
+        self, inside: Sequence[int], field: int, holds: Held, *, useless: Iterable[int] | None = None
     ) -> Iterator[Option]:
         """The sets of the fewest pods inside a field for each gain; none of `useless` pods only.
 
@@ -103,7 +103,7 @@ class Blockers:
             best = reached
 
     def _proof(
-        self, inside: Sequence[int], before: Count, field: int, holds: FieldHolds
+        self, inside: Sequence[int], before: Count, field: int, holds: Held
     ) -> tuple[dict[int, Fraction], int]:
         """The least weight for each gain, and the most that can be gained."""
         weights = {at: Fraction(1, len(self._fields_of[at])) for at in inside}
@@ -123,7 +123,7 @@ class Blockers:
                     found[gain] = min(weight, found.get(gain, weight))
         return found, most
 
-    def _without(self, chosen: Sequence[int], field: int, holds: FieldHolds) -> Count:
+    def _without(self, chosen: Sequence[int], field: int, holds: Held) -> Count:
         """How many fit in a field without some pods."""
         for at in chosen:
             holds.give_back(self._movers[at].rows)
@@ -149,9 +149,7 @@ def fewest_moves(found: Sequence[FieldOptions], gain: int) -> int | None:
     return ceil(lightest[gain]) if lightest[gain] >= 0 else None
 
 
-def most_by_amounts(
-    goal: AnyGoal, movers: Sequence[Mover], holds: FieldHolds, snapshot: Snapshot
-) -> int | None:
+def most_by_amounts(goal: AnyGoal, movers: Sequence[Mover], holds: Held, snapshot: Snapshot) -> int | None:
     """How many there are at most, however many pods move, as if all that is free in all fields were in one.
 
     A pod that moves frees at most the difference to the least that it draws; one that may leave the fields,
@@ -215,7 +213,7 @@ def _alike(goal: ProfileGoal, movers: Sequence[Mover], snapshot: Snapshot) -> It
 def _plain_options(mover: Mover, snapshot: Snapshot) -> list[RequestOption]:
     """One option for each request; none unless each takes a number of devices that nobody shares."""
     try:
-        slots = read_claims(mover.claims, snapshot.classes, snapshot.rules).slots
+        slots = read_claims(mover.wanted.claims, snapshot.classes, snapshot.rules).slots
     except Fatal:
         return []
     options = [option for slot in slots for option in slot.options]

@@ -6,8 +6,9 @@ import pytest
 
 from reconciler.analysis.capacity.layout import fleet_layout
 from reconciler.analysis.relocation.defragment import Answer, defragment
-from reconciler.analysis.relocation.goals import NODE, Target, for_each_kind, movers_of
+from reconciler.analysis.relocation.goals import NODE, Held, Target, for_each_kind, movers_of
 from reconciler.analysis.relocation.moves_planner import MOST_TRIED, Ended
+from reconciler.analysis.relocation.occupants import Occupants
 from reconciler.analysis.world import World, world_of
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.semantics import Semantics
@@ -86,7 +87,8 @@ def quarter(name: str, on: str, device: str = "quarter-1", **pod: Any) -> list[O
 
 
 def movable(*objects: Object) -> list[str]:
-    return [mover.key.name for mover in movers_of(world(*objects))]
+    found = world(*objects)
+    return [mover.key.name for mover in movers_of(Occupants(found), found.store)]
 
 
 @pytest.mark.parametrize(("controller", "expected"), [("ReplicaSet", ["p"]), ("DaemonSet", []), ("", [])])
@@ -118,6 +120,30 @@ def test_a_pod_stays_if_its_budget_lets_none_go(allowed: int, expected: list[str
     pod["metadata"]["labels"] = {"app": "p"}
     covers = budget("b", allowed, selector={"matchLabels": {"app": "p"}})
     assert movable(claim, pod, covers) == expected
+
+
+def test_a_shared_device_is_held_until_the_last_of_its_claims_leaves():
+    """One of two claims has two shares of it."""
+    shared = device("g0", {"profile": "gpu"}, allowMultipleAllocations=True)
+    objects = [
+        device_class(),
+        node("n0"),
+        resource_slice("s", [shared], driver=DRIVER, pool="n0", nodeName="n0"),
+    ]
+    for name, shares in (("p", "ab"), ("q", "c")):
+        claim = claim_of(name, "gpu", "n0", *("g0" for _ in shares))
+        for result, share in zip(claim["status"]["allocation"]["devices"]["results"], shares, strict=True):
+            result["shareID"] = f"00000000-0000-0000-0000-00000000000{share}"
+        objects += [claim, pod_of(name, "n0")]
+    found = world_of(map(read, objects), Semantics(gates={"DRAConsumableCapacity": True}))
+    first, last = movers_of(Occupants(found), found.store)
+    with found.trial() as trial:
+        held = Held.of(trial)
+        counts = held.holders.tolist()
+        for mover in (first, last):
+            held.give_back(mover.rows)
+            counts += held.holders.tolist()
+    assert counts == [2, 1, 0]
 
 
 def summary(answer: Answer) -> tuple[int, int, list[str], bool]:

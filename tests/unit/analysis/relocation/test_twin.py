@@ -7,11 +7,13 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from reconciler.analysis.capacity.layout import fleet_layout
 from reconciler.analysis.relocation.defragment import PodMove, defragment, problem
 from reconciler.analysis.relocation.goals import Target, goal_of, movers_of
 from reconciler.analysis.relocation.moves_planner import Plan, Planner
+from reconciler.analysis.relocation.occupants import Occupants
 from reconciler.analysis.world import World, world_of
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
@@ -117,7 +119,8 @@ def plan(scene: Scene, profile: str, gain: int) -> Plan:
     layout = fleet_layout(snapshot.topology)
     goal = goal_of(Target(profile, gain=gain), layout)
     with world.trial() as trial:
-        return Planner(goal, movers_of(world), world, trial, 10_000).run(gain)
+        occupants = Occupants(world)
+        return Planner(goal, movers_of(occupants, world.store), occupants, trial, 10_000).run(gain)
 
 
 @st.composite
@@ -143,7 +146,7 @@ def test_plans_are_valid_and_their_bounds_hold(scene: Scene, profile: str, wante
     found = plan(scene, profile, wanted)
     state, before = list(scene.start), free_count(scene.machines, scene.start, profile)
     for move in found.moves:
-        (moved,) = move.granted.plans
+        ((moved,),) = (place.plans for place in move.places)
         pod = int(moved.claim.name.removeprefix("p"))
         devices = tuple(result.device for result in moved.allocation.devices.results)
         state[pod] = (int(moved.node.removeprefix("n")), devices)
@@ -217,6 +220,9 @@ def test_what_changed_is_named():
     taken = ("x", first.to_node, first.to_devices[0].device)
     found = problem(moves, GOAL, after, world(*FULL, taken))
     assert found == f"what replaces pod {first.pod} does not fit on {first.to_node} any more"
+    elsewhere = replace(first, to_node="n9")
+    found = problem([elsewhere], GOAL, after, world(*FULL))
+    assert found == f"what replaces pod {first.pod} does not fit on n9 any more"
     moved = world(*others, (first.pod.name, first.node, "quarter-3"))
     assert problem(moves, GOAL, after, moved) == f"pod {first.pod} holds other devices"
     assert problem(moves, GOAL, after + 1, world(*FULL)) == f"only {after} would be free, not {after + 1}"
@@ -230,4 +236,4 @@ def test_nothing_is_changed_by_the_question(done: int):
     before = now.store.snapshot().occupancy.held.copy()
     problem(moves[done:], GOAL, after, now)
     assert (now.store.snapshot().occupancy.held == before).all()
-    assert len(movers_of(now)) == len(FULL)
+    assert len(movers_of(Occupants(now), now.store)) == len(FULL)
