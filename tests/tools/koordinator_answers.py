@@ -10,14 +10,8 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.quantity import Quantity
 from reconciler.errors import Malformed
 from reconciler.plugins.koordinator import annotations, vocabulary
-from reconciler.plugins.koordinator.choice import Ranked, Takeover, rank
-from reconciler.plugins.koordinator.decision import (
-    allocate,
-    annotation,
-    completed,
-    node_score,
-    plugin_annotations,
-)
+from reconciler.plugins.koordinator.choice import Ranked, Takeover, attempt, rank
+from reconciler.plugins.koordinator.decision import allocate, annotation, completed
 from reconciler.plugins.koordinator.demand import Demand, Failure, Instance, instances, read_demand
 from reconciler.plugins.koordinator.holdings import Allocation, Holdings, recorded
 from reconciler.plugins.koordinator.machine import Level, Machine, Scope, machine_of
@@ -31,6 +25,7 @@ from reconciler.plugins.koordinator.vocabulary import (
     device_score,
     printed,
     shares_of,
+    summed,
 )
 
 Case = Mapping[str, Any]
@@ -216,6 +211,25 @@ def answer_score_device(case: Case, semantics: Semantics) -> Answer:
     return {"score": device_score(scoring_of(args["scoringStrategy"]), shares(args["request"]), total, free)}
 
 
+def node_score(
+    demand: Demand, machine: Machine, holdings: Holdings, rules: Rules, takeover: Takeover
+) -> int | Failure:
+    """The sum over the requested types: the score of all their devices as one, with one more instance."""
+    needed = instances(demand, machine, trial=True)
+    if isinstance(needed, Failure):
+        return needed
+    at = attempt(demand, machine, holdings, rules, takeover)
+    return sum(
+        device_score(
+            rules.scoring,
+            need.each,
+            summed(at.total[kind].values()),
+            summed(at.free[kind].values()),
+        )
+        for kind, need in needed.items()
+    )
+
+
 def answer_score_node(case: Case, semantics: Semantics) -> Answer:
     rules = rules_of(case, semantics)
     wanted = demand(case, rules)
@@ -275,6 +289,16 @@ def answer_parse(case: Case, semantics: Semantics) -> Answer:
 
 def answer_policy(case: Case, semantics: Semantics) -> Answer:
     return {"policy": annotations.HONOR if honors(case["args"]["labels"]) else annotations.PREFER}
+
+
+def plugin_annotations(allocation: Allocation, bound_at: int) -> dict[str, str]:
+    """Annotations for device plugins of vendors: the bind time in nanoseconds, and the GPUs."""
+    found = {f"{vocabulary.DOMAIN}bind-timestamp": str(bound_at)}
+    if vocabulary.GPU in allocation:
+        found[f"{vocabulary.DOMAIN}gpu-minors"] = ",".join(
+            str(grant.minor) for grant in allocation[vocabulary.GPU]
+        )
+    return found
 
 
 def answer_result(case: Case, semantics: Semantics) -> Answer:

@@ -26,7 +26,7 @@ from reconciler.plugins.koordinator.demand import (
 )
 from reconciler.plugins.koordinator.holdings import Allocation, Grant, Holdings
 from reconciler.plugins.koordinator.machine import Machine
-from reconciler.plugins.koordinator.vocabulary import GPU, Rules, device_score, printed
+from reconciler.plugins.koordinator.vocabulary import GPU, Rules, printed
 
 
 def completed(allocation: Allocation, machine: Machine) -> Allocation | Failure:
@@ -51,14 +51,6 @@ def annotation(allocation: Allocation, machine: Machine) -> str:
         for kind in sorted(allocation)
     }
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-
-
-def plugin_annotations(allocation: Allocation, bound_at: int) -> dict[str, str]:
-    """Annotations for device plugins of vendors: the bind time in nanoseconds, and the GPUs."""
-    found = {koord.BIND_TIMESTAMP: str(bound_at)}
-    if GPU in allocation:
-        found[koord.GPU_MINORS] = ",".join(str(grant.minor) for grant in allocation[GPU])
-    return found
 
 
 def _with_memory(grant: Grant, total: int) -> Grant:
@@ -386,22 +378,3 @@ def _unsuitable(demand: Demand, machine: Machine, rules: Rules) -> Failure | Non
         message = f'model "{machine.model}" of vendor "{machine.vendor}" does not support {GPU.upper()} Share'
         return Failure("gpu-share-unsupported-model", Status.NEVER, message)
     return None
-
-
-def node_score(
-    demand: Demand, machine: Machine, holdings: Holdings, rules: Rules, takeover: Takeover
-) -> int | Failure:
-    """The sum over the requested types: the score of all their devices as one, with one more instance."""
-    needed = instances(demand, machine, trial=True)
-    if isinstance(needed, Failure):
-        return needed
-    at = choice.attempt(demand, machine, holdings, rules, takeover)
-    return sum(
-        device_score(
-            rules.scoring,
-            need.each,
-            koord.summed(at.total[kind].values()),
-            koord.summed(at.free[kind].values()),
-        )
-        for kind, need in needed.items()
-    )

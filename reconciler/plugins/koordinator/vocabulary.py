@@ -79,8 +79,6 @@ ALLOCATE_HINT = DOMAIN + "device-allocate-hint"
 PARTITION_SPEC = DOMAIN + "gpu-partition-spec"
 PARTITIONS = DOMAIN + "gpu-partitions"
 ALLOCATED = DOMAIN + "device-allocated"
-BIND_TIMESTAMP = DOMAIN + "bind-timestamp"
-GPU_MINORS = DOMAIN + "gpu-minors"
 
 PARTITION_POLICY = NODE_DOMAIN + "gpu-partition-policy"
 GPU_VENDOR = NODE_DOMAIN + "gpu-vendor"

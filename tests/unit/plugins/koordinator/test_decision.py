@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from reconciler.plugins.koordinator.annotations import allocated
-from reconciler.plugins.koordinator.decision import allocate, annotation, completed, plugin_annotations
+from reconciler.plugins.koordinator.decision import allocate, annotation, completed
 from reconciler.plugins.koordinator.demand import Demand, Failure, read_demand
 from reconciler.plugins.koordinator.holdings import Grant, Holdings, recorded
 from reconciler.plugins.koordinator.vocabulary import (
@@ -86,14 +86,6 @@ def test_what_was_written_reads_back_as_it_was():
     assert not isinstance(found, Failure)
     text = annotation(found, on)
     assert recorded("p", allocated("p", {ALLOCATED: text})) == found
-
-
-def test_plugins_are_told_the_gpus_and_when():
-    allocation = {"gpu": (Grant(2, {}), Grant(5, {}))}
-    assert plugin_annotations(allocation, 17) == {
-        "scheduling.koordinator.sh/bind-timestamp": "17",
-        "scheduling.koordinator.sh/gpu-minors": "2,5",
-    }
 
 
 EACH = {NPU_CORE: 1, NPU_CPU: 1, GPU_MEMORY: 2**30}
