@@ -359,19 +359,9 @@ def unallocated(claim: ResourceClaim) -> ResourceClaim:
     return claim.model_copy(update={"status": ResourceClaimStatus()})
 
 
-def claim_like(claim: ResourceClaim, uid: str) -> ResourceClaim:
-    """A copy of a claim. No object on a server has such a uid if it has a space."""
-    return claim.replacing("metadata", uid=uid)
-
-
-def pod_like(pod: Pod, name: str) -> Pod:
-    """A copy of a pod with room of its own. No object on a server has such a name if it has a space."""
-    return pod.replacing("metadata", name=name)
-
-
 def again(claim: ResourceClaim) -> ResourceClaim:
     """A claim like this one, not allocated."""
-    return unallocated(claim_like(claim, _new_uid(claim)))
+    return unallocated(claim.replacing("metadata", uid=_new_uid(claim)))
 
 
 def held_again(claim: ResourceClaim, trial: Trial) -> ResourceClaim | None:

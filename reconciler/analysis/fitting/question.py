@@ -6,7 +6,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.analysis.world import claim_like, pod_like
 from reconciler.api.manifests.bundle import Bundle, Entry, bundle, claim_from_template
 from reconciler.api.manifests.documents import Document
 from reconciler.api.objects.claims import ResourceClaim, ResourceClaimTemplate
@@ -38,11 +37,13 @@ class PodSet(Struct, frozen=True):
 
     def pod_at(self, number: int) -> Pod:
         """One of the pods."""
-        return pod_like(self.pod, f"{self.pod.key.name} {number}")
+        return self.pod.replacing("metadata", name=f"{self.pod.key.name} {number}")
 
     def claims_at(self, number: int) -> tuple[ResourceClaim, ...]:
         """Its own claims."""
-        return tuple(claim_like(claim, self.uid_at(number, at)) for at, claim in enumerate(self.claims))
+        return tuple(
+            claim.replacing("metadata", uid=self.uid_at(number, at)) for at, claim in enumerate(self.claims)
+        )
 
     def uid_at(self, number: int, at: int) -> str:
         """The uid of one of its claims."""

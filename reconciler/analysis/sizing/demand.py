@@ -14,7 +14,7 @@ from msgspec import Struct
 from reconciler.allocation.alignment.deciding import decide
 from reconciler.allocation.placement.order import queue_key
 from reconciler.analysis.whatif.question import Unit, single_units
-from reconciler.analysis.world import NoFit, WantedPod, attempt, claim_like, pod_like, world_of
+from reconciler.analysis.world import NoFit, WantedPod, attempt, world_of
 from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Node, Pod, claims_of, is_live
@@ -48,13 +48,8 @@ class Item(Struct, frozen=True):
         return self.unit.name
 
     def copy(self, number: int) -> Unit:
-        """One of the units. No object on a server can have the uid of its claims and the name of its pod."""
-        pod, mark = self.unit.pod, f"{self.number} {number}"
-        return Unit(
-            self.unit.name,
-            tuple(claim_like(claim, f"expected {claim.key} {mark}") for claim in self.unit.claims),
-            pod_like(pod, f"expected {pod.key.name} {mark}") if pod is not None else None,
-        )
+        """One of the units."""
+        return self.unit.copy(f"expected {self.number} {number}")
 
 
 def items_of(counted: Iterable[tuple[Unit, int]]) -> tuple[Item, ...]:

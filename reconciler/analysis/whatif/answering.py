@@ -12,7 +12,7 @@ from reconciler.allocation.pod_devices import HeldDevices, PodDevices
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.analysis.whatif.question import Gang, Scenario, Unit, moved_together
 from reconciler.analysis.whatif.simulation import Answer, Limit, Lost, Placed, PlacedGang, Refused, Simulation
-from reconciler.analysis.world import World, claim_like, pod_like, remove_nodes, unallocated
+from reconciler.analysis.world import World, remove_nodes, unallocated
 from reconciler.api.objects.claims import Allocation, ResourceClaim
 from reconciler.api.objects.core import Pod, claims_of, is_live
 from reconciler.api.objects.meta import ApiObject, ObjectKey
@@ -296,18 +296,9 @@ class _Copies:
 
 def _copy_units(units: Sequence[Unit | Gang], copy: int) -> Iterator[Unit | Gang]:
     """The units of one copy, with their own claims and pods."""
+    mark = f"what if {copy}"
     for unit in units:
         if isinstance(unit, Gang):
-            yield replace(unit, members=tuple(_copy_unit(member, copy) for member in unit.members))
+            yield replace(unit, members=tuple(member.copy(mark) for member in unit.members))
         else:
-            yield _copy_unit(unit, copy)
-
-
-def _copy_unit(unit: Unit, copy: int) -> Unit:
-    claims = (claim_like(claim, f"what if {claim.key} {copy}") for claim in unit.claims)
-    pod = unit.pod
-    return Unit(
-        unit.name,
-        tuple(claims),
-        pod_like(pod, f"what if {pod.key.name} {copy}") if pod is not None else None,
-    )
+            yield unit.copy(mark)

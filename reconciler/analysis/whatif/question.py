@@ -34,6 +34,13 @@ class Unit(Struct, frozen=True):
     held: tuple[ResourceClaim, ...] = ()
     """Claims of the pod that keep their devices"""
 
+    def copy(self, mark: str) -> "Unit":
+        """Another one that differs in its names, which have a space: no object on a server has such names."""
+        pod = self.pod
+        claims = tuple(claim.replacing("metadata", uid=f"{mark} {claim.key}") for claim in self.claims)
+        named = pod.replacing("metadata", name=f"{mark} {pod.key.name}") if pod is not None else None
+        return Unit(self.name, claims, named)
+
 
 class Gang(Struct, frozen=True):
     """Pods of which enough must fit together, or none."""
