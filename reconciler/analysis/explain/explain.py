@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from reconciler.allocation import explanation as values
+from reconciler.allocation import explanation as explained
 from reconciler.allocation.alignment.deciding import decide
 from reconciler.allocation.dra.budget import STEPS, Fatal
 from reconciler.allocation.dra.claim_shapes import claim_shape
@@ -23,7 +23,7 @@ from reconciler.state.devices.snapshot import Snapshot
 
 MOST_SELECTORS = 256
 """Maximum different selectors of claims whose requests are explained."""
-_JOINT = {Reason.ALIGNMENT: values.Kind.ALIGNMENT, Reason.PARTITION: values.Kind.PARTITION}
+_JOINT = {Reason.ALIGNMENT: explained.Kind.ALIGNMENT, Reason.PARTITION: explained.Kind.PARTITION}
 """Reason of joint allocation -> the gate that refuses"""
 
 
@@ -35,7 +35,7 @@ def explain(
     answer: Granted | Unsatisfied | None = None,
     steps: int = STEPS,
     effort: int = EFFORT,
-) -> values.Explanation:
+) -> explained.Explanation:
     """Explain why claims can or cannot be allocated together on one of `nodes`; None means all nodes.
 
     `answer` is the allocator's answer for the same claims; without it the allocator is called with `steps`.
@@ -45,7 +45,7 @@ def explain(
     if answer is None:
         answer = decide(claims, snapshot, nodes=nodes, steps=steps)
     reach = NodeReach(snapshot.topology, nodes)
-    explanation = values.Explanation(
+    explanation = explained.Explanation(
         claims=tuple(claim.key for claim in claims),
         node=answer.node if isinstance(answer, Granted) else "",
         reason="" if isinstance(answer, Granted) else str(answer.reason),
@@ -110,14 +110,14 @@ def _requests(
     reason: Reason | None,
     snapshot: Snapshot,
     reach: NodeReach,
-) -> Iterator[values.Request]:
+) -> Iterator[explained.Request]:
     together = np.ones(len(reach.names), dtype=np.bool_)
     for alternatives in results:
         together &= np.any([result.enough for result in alternatives], axis=0)
     every = [result for alternatives in results for result in alternatives]
     left = {id(result.option): result.left for result in every}
     selected = {id(result.option): result.selected for result in every}
-    refusing = _JOINT.get(reason, values.Kind.TOGETHER) if reason is not None else None
+    refusing = _JOINT.get(reason, explained.Kind.TOGETHER) if reason is not None else None
     gates = joint_gates.MultiDeviceGates(together, joint, refusing, left, selected)
     constraints = joint_gates.constraint_gates(parsed, left, snapshot, reach)
     for result in every:
@@ -125,7 +125,7 @@ def _requests(
         steps, shortages, failing = funnel(result, snapshot)
         own = [constraints[option.claim, number] for number in option.constraints]
         wanted = None if option.all else option.source.wanted
-        yield values.Request(
+        yield explained.Request(
             claim=parsed.claims[option.claim].key,
             request=option.name,
             wanted=wanted,
@@ -139,8 +139,8 @@ def _requests(
 
 
 def _with_joint_limit(
-    miss: values.NearMiss, conflict: Conflict, reach: NodeReach, relaxation: Relaxation
-) -> values.NearMiss:
+    miss: explained.NearMiss, conflict: Conflict, reach: NodeReach, relaxation: Relaxation
+) -> explained.NearMiss:
     """Add what does not fit together, if each request alone finds enough devices on the node."""
     if miss.lacks or miss.together or not conflict.requests:
         return miss
@@ -168,13 +168,13 @@ meanwhile."""
 
 def explain_briefly(
     claims: Sequence[ResourceClaim], snapshot: Snapshot, nodes: Iterable[str] | None
-) -> values.Explanation:
+) -> explained.Explanation:
     """Like `explain`; `nodes` None means all nodes."""
     allowed = None if nodes is None else frozenset(nodes)
     return explain(claims, snapshot, nodes=allowed, steps=FEW_STEPS, effort=10 * FEW_STEPS)
 
 
-def as_json(explanation: values.Explanation) -> dict[str, Any]:
+def as_json(explanation: explained.Explanation) -> dict[str, Any]:
     """The whole explanation."""
     return {
         "claims": [str(key) for key in explanation.claims],
@@ -197,7 +197,7 @@ def as_json(explanation: values.Explanation) -> dict[str, Any]:
     }
 
 
-def _request(request: values.Request) -> dict[str, Any]:
+def _request(request: explained.Request) -> dict[str, Any]:
     return {
         "claim": str(request.claim),
         "request": request.request,
@@ -221,7 +221,7 @@ def _request(request: values.Request) -> dict[str, Any]:
     }
 
 
-def _shortage(shortage: values.Shortage) -> dict[str, Any]:
+def _shortage(shortage: explained.Shortage) -> dict[str, Any]:
     return {
         "counter": shortage.counter,
         "counterSet": shortage.set,
@@ -236,7 +236,7 @@ def _shortage(shortage: values.Shortage) -> dict[str, Any]:
     }
 
 
-def _joint(short: values.JointShortage) -> dict[str, Any]:
+def _joint(short: explained.JointShortage) -> dict[str, Any]:
     return {
         "counter": short.counter,
         "counterSet": short.set,
@@ -249,7 +249,7 @@ def _joint(short: values.JointShortage) -> dict[str, Any]:
     }
 
 
-def _failing(failing: values.Failing) -> dict[str, Any]:
+def _failing(failing: explained.Failing) -> dict[str, Any]:
     return {
         "where": failing.where,
         "expression": failing.expression or None,
@@ -259,11 +259,11 @@ def _failing(failing: values.Failing) -> dict[str, Any]:
     }
 
 
-def _miss(miss: values.NearMiss) -> dict[str, Any]:
+def _miss(miss: explained.NearMiss) -> dict[str, Any]:
     return {"node": miss.node, "lacks": [_lack(lack) for lack in miss.lacks], "together": miss.together}
 
 
-def _lack(lack: values.Lack) -> dict[str, Any]:
+def _lack(lack: explained.Lack) -> dict[str, Any]:
     return {
         "claim": str(lack.claim),
         "request": lack.request,

@@ -17,6 +17,7 @@ from kernels.types import Amounts, Codes, Rows
 from reconciler.analysis.capacity.layout import tainted_devices
 from reconciler.analysis.explain.shortage import amount
 from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
+from reconciler.operations.metrics.devices import STATES, state_masks
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.pool import Pool
 from reconciler.state.devices.readiness import readiness
@@ -236,7 +237,7 @@ class ShownDevice(Struct, frozen=True):
     name: str
     profile: str
     state: str
-    """One of capacity.STATES"""
+    """One of STATES"""
     claims: tuple[ObjectKey, ...]
     consumed: tuple[tuple[str, str], ...]
     """Capacity and the consumed amount"""
@@ -311,23 +312,15 @@ def _draws(fleet: Fleet, rows: Rows, number: int) -> Amounts:
 
 def _devices(rows: Rows, snapshot: Snapshot) -> Iterator[ShownDevice]:
     tainted = tainted_devices(snapshot.fleet, snapshot.rules, rows)
-    for row, needs_toleration in zip(rows.tolist(), tainted.tolist(), strict=True):
-        yield _device(row, snapshot, tainted=needs_toleration)
+    states = np.argmax(state_masks(snapshot.occupancy, rows, tainted), axis=0)
+    for row, state in zip(rows.tolist(), states.tolist(), strict=True):
+        yield _device(row, STATES[state], snapshot)
 
 
-def _device(row: int, snapshot: Snapshot, *, tainted: bool) -> ShownDevice:
+def _device(row: int, state: str, snapshot: Snapshot) -> ShownDevice:
     fleet, occupancy = snapshot.fleet, snapshot.occupancy
-    device = fleet.id_of(row)
-    held, sharing = bool(occupancy.held[row]), bool(occupancy.sharing[row])
-    if held:
-        state = "held"
-    elif sharing:
-        state = "shared"
-    elif not occupancy.fits[row]:
-        state = "blocked"
-    else:
-        state = "tainted" if tainted else "allocatable"
-    claims = occupancy.claims_of(device) if held or sharing else ()
+    device, sharing = fleet.id_of(row), bool(occupancy.sharing[row])
+    claims = occupancy.claims_of(device) if sharing or occupancy.held[row] else ()
     consumed = occupancy.consumed.get(row, {}) if sharing else {}
     return ShownDevice(
         device.device,

@@ -268,7 +268,7 @@ class Busy(Exception):
         self.seconds = seconds
 
 
-class Explainer:
+class ExplanationsInTurn:
     """Answers one question at a time, with pauses between them."""
 
     def __init__(self, sources: Sources) -> None:

@@ -194,7 +194,7 @@ def page_routes(sources: Sources, stop: asyncio.Event) -> list[Route]:
     """
     view = View(sources)
     stream = Stream(view, sources, stop)
-    explainer = pending.Explainer(sources)
+    explainer = pending.ExplanationsInTurn(sources)
 
     async def whole(request: web.BaseRequest) -> web.StreamResponse:
         query = Query.read(request.query)
