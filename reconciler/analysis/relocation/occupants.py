@@ -17,14 +17,13 @@ from reconciler.api.objects.core import Pod, PodDisruptionBudget, claims_of, con
 from reconciler.api.objects.gangs import GangKey, GangRules, GangSource, gang_of
 from reconciler.api.objects.meta import ObjectKey, OwnerReference
 from reconciler.api.objects.selectors import Selector
-from reconciler.errors import Rejected
 from reconciler.state.pods.groups import rules_of
 from reconciler.state.pods.placed import allocation_of, node_of
 from reconciler.state.store import Store
 
 
 class Budgets:
-    """The budgets of some pods. One whose selector cannot be read covers no pod, as in kube-scheduler."""
+    """The budgets of some pods."""
 
     def __init__(self, budgets: Iterable[PodDisruptionBudget]) -> None:
         self._known = sorted(budgets, key=lambda one: one.key)
@@ -32,13 +31,8 @@ class Budgets:
         """How many pods each budget lets go now"""
         self._by_namespace: dict[str, list[tuple[int, Selector]]] = {}
         for number, one in enumerate(self._known):
-            if one.spec.selector is None:
-                continue
-            try:
-                selector = one.spec.selector.parsed()
-            except Rejected:
-                continue
-            self._by_namespace.setdefault(one.key.namespace, []).append((number, selector))
+            if (selector := one.selected) is not None:
+                self._by_namespace.setdefault(one.key.namespace, []).append((number, selector))
 
     def of(self, pod: Pod) -> tuple[int, ...]:
         """The numbers of the budgets that an eviction of a pod would use."""

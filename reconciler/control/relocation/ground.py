@@ -18,7 +18,6 @@ from reconciler.api.objects.core import Pod, PodDisruptionBudget
 from reconciler.api.objects.gangs import GangKey, gang_of
 from reconciler.api.objects.meta import ObjectKey, PoolID, time_of
 from reconciler.api.objects.slices import DeviceTaintRule
-from reconciler.errors import Rejected
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.nodes.table import Nodes, relevant
 from reconciler.state.nominations import NOBODY, HeldPlace, Nomination, Nominee
@@ -218,17 +217,11 @@ def _budgets(ground: Ground, key: ObjectKey) -> Facts:
                 *(key.name in one.status.disrupted_pods, one.ignores(pod)),
             )
             for one in sorted(ground.budgets, key=lambda one: one.key)
-            if one.key.namespace == key.namespace and _covers(one, pod)
+            if one.key.namespace == key.namespace
+            and (selector := one.selected) is not None
+            and selector.matches(pod.metadata.labels)
         )
     )
-
-
-def _covers(budget: PodDisruptionBudget, pod: Pod) -> bool:
-    """One whose selector cannot be read covers no pod, as in kube-scheduler (MAKE-3)."""
-    try:
-        return budget.spec.selector is not None and budget.spec.selector.parsed().matches(pod.metadata.labels)
-    except Rejected:
-        return False
 
 
 def _hosted(ground: Ground, name: str) -> Facts:
