@@ -12,6 +12,7 @@ import numpy as np
 
 from kernels.bounds import whole
 from kernels.types import Amounts, Mask
+from reconciler.allocation.gangs.domains import Tiers
 from reconciler.allocation.placement.placing import Placement
 from reconciler.allocation.placement.pod_tests import volumes_of
 from reconciler.analysis.relocation.bounds import Bounds, Holds, lower_bound
@@ -249,7 +250,7 @@ class _GangSearch(_Search):
         if not self._attempts.could_fit(everyone):
             return True
         domains = sorted(((self._least(mask), at, mask) for at, mask in enumerate(self._domains())))
-        self._bound = domains[0][0]
+        self._bound = domains[0][0] if domains else NOTHING
         for bound, _, mask in domains[:DOMAINS]:
             if self._sets.best is not None and bound[:4] >= self._sets.best[0][:4]:
                 break
@@ -267,16 +268,10 @@ class _GangSearch(_Search):
 
     def _domains(self) -> Iterator[Mask]:
         """(N,) the nodes of each domain that all members may have to share; all nodes without such a need."""
-        keys = [tier.key for tier in self._question.tiers if tier.required]
-        values: dict[tuple[str | None, ...], list[int]] = {}
-        for at, name in enumerate(self._order):
-            values.setdefault(tuple(self._nodes.label(name, key) for key in keys), []).append(at)
-        if not keys or all(value is None for one in values for value in one):
-            values = {(): list(range(len(self._order)))}
-        for places in values.values():
-            mask = np.zeros(len(self._order), dtype=np.bool_)
-            mask[places] = True
-            yield mask
+        tiers = Tiers(self._question, self._nodes, self._snapshot)
+        for grouping in tiers.groupings(tiers.required()):
+            yield from (grouping.codes == number for number in range(len(grouping.names)))
+            return  # others differ in the devices that may be used
 
     def _least(self, mask: Mask) -> Cost:
         """No set costs less with which enough members fit on these nodes, each where it costs least.
