@@ -17,6 +17,7 @@ from reconciler.api.objects.claims import ALL, ResourceClaim
 from reconciler.api.objects.core import claims_of
 from reconciler.api.objects.gangs import gang_of
 from reconciler.api.objects.meta import DeviceID, ObjectKey
+from reconciler.state.pods.terms import follows_others
 
 TRIES = 2_000
 """Most sets of pods that are tried"""
@@ -160,7 +161,8 @@ def _without_some(asked: Advice, holds: Holds, attempts: Attempts, now: NoFit, *
         return able
 
     found = cheapest_set(attempts, holds, pricing, accepts if moves_only else None)
-    proved = found.proved and not rejected and _monotone(wanted)
+    # What fits without some pods fits without more, unless it wants others near it.
+    proved = found.proved and not rejected and not any(map(follows_others, wanted.pods))
     asked = replace(asked, optimal=proved, tries=tries - attempts.left)
     if found.pods is None:
         return replace(asked, refusal=_none(found, holds, asked, now, moves_only=moves_only))
@@ -193,13 +195,6 @@ def _claims_that_stay(wanted: Wanted, world: World) -> frozenset[ObjectKey]:
     gangs, pods = wanted.question.groups, world.store.pods.values()
     seated = [pod for pod in pods if pod.gated and pod.key not in own and gang_of(pod) in gangs]
     return frozenset(key for pod in seated for key in claims_of(pod))
-
-
-def _monotone(wanted: Wanted) -> bool:
-    """Whether what fits without some pods fits without more: pods may want others near them."""
-    affinities = [pod.spec.affinity for pod in wanted.pods]
-    near = any(one is not None and one.pod_affinity is not None for one in affinities)
-    return not near and not any(pod.spec.topology_spread_constraints for pod in wanted.pods)
 
 
 def _none(found: Found, holds: Holds, asked: Advice, now: NoFit, *, moves_only: bool) -> NoFit:

@@ -26,6 +26,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.errors import Rejected
 from reconciler.state.nodes.room import PODS, demand
 from reconciler.state.nodes.table import Nodes
+from reconciler.state.pods.terms import minds_others
 
 CHAINS = 14
 """Most pods that may move for which pods of other nodes are moved, too, to make room for those that leave"""
@@ -166,8 +167,9 @@ class _PodSearch(_Search):
         name, everyone = self._order[at], self._holds.eligible
         if self._accepts is not None and len(everyone) <= CHAINS:
             return everyone  # who leaves may need the place of another
-        if self._wanted.pod is not None and self._depends_on_others(self._wanted.pod):
-            return everyone
+        pod = self._wanted.pod
+        if pod is not None and (minds_others(pod) or self._nodes.residents.against(pod)):
+            return everyone  # pods on other nodes decide where it can run
         fleet = self._snapshot.fleet
         pools = [fleet.index[one.pool] for one in self._snapshot.topology.view(name).pools]
         found = self._holds.at(np.flatnonzero(np.isin(fleet.pool_of, pools)).tolist())
@@ -183,15 +185,6 @@ class _PodSearch(_Search):
         for claim in volumes_of(pod, volumes.objects).exclusive:
             for rival, _ in volumes.uses.users(claim.key, but=(pod.key,)):
                 yield rival
-
-    def _depends_on_others(self, pod: Pod) -> bool:
-        """Whether pods on other nodes decide where the pod can run: by affinity or spread."""
-        affinity = pod.spec.affinity
-        return bool(
-            (affinity is not None and (affinity.pod_affinity or affinity.pod_anti_affinity))
-            or pod.spec.topology_spread_constraints
-            or self._nodes.residents.against(pod)
-        )
 
 
 class _NodeRoom:

@@ -28,6 +28,7 @@ from reconciler.control.units import Kind, Unit, gang_unit
 from reconciler.control.waiting import AWAITS_OTHERS, Wants
 from reconciler.errors import Gone, Undecided
 from reconciler.state.pods.placed import allocation_of, pinned_to
+from reconciler.state.pods.terms import follows_others
 
 
 class GangWriter:
@@ -211,7 +212,7 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
         claims = [claim for member in question.question.members for claim in member.claims]
         classes = frozenset(name for claim in claims for _, name in classes_of(claim))
         room = not _is_error(answer.reason)
-        minds_pods = any(_minds_pods(member.pod) for member in question.question.members)
+        minds_pods = any(follows_others(member.pod) for member in question.question.members)
         wants = Wants(classes, room, crowded=True, awaits_pods=minds_pods)
         refusal = GangRefusal(question, answer)
         return Refused(refusal, answer.reason, wants, self._counted(_unit(question)))
@@ -332,11 +333,3 @@ def _unit(solve: Solve) -> Unit:
 def _is_error(reason: str) -> bool:
     """Whether no freed device can help."""
     return reason in frozenset(Reason) and Reason(reason).is_error
-
-
-def _minds_pods(pod: Pod) -> bool:
-    """Whether pods that arrive may open nodes to a pod."""
-    affinity = pod.spec.affinity
-    return bool(pod.spec.topology_spread_constraints) or (
-        affinity is not None and affinity.pod_affinity is not None
-    )

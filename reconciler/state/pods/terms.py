@@ -227,6 +227,19 @@ def anti_affinity_of(pod: Pod) -> tuple[Term, ...]:
     return () if affinity is None else _terms(pod, affinity.pod_anti_affinity)
 
 
+def follows_others(pod: Pod) -> bool:
+    """Whether pods that arrive may open nodes to a pod: it wants to be near others, or to be spread."""
+    affinity = pod.spec.affinity
+    near = affinity is not None and affinity.pod_affinity is not None
+    return near or bool(pod.spec.topology_spread_constraints)
+
+
+def minds_others(pod: Pod) -> bool:
+    """Whether a pod says that others open nodes to it, or close them."""
+    affinity = pod.spec.affinity
+    return follows_others(pod) or (affinity is not None and affinity.pod_anti_affinity is not None)
+
+
 def preferred_of(pod: Pod) -> Iterator[tuple[Term, int]]:
     """The preferred terms with their weights; those of anti-affinity are less than 0.
 

@@ -135,7 +135,7 @@ def test_a_shared_device_is_held_until_the_last_of_its_claims_leaves():
         for result, share in zip(claim["status"]["allocation"]["devices"]["results"], shares, strict=True):
             result["shareID"] = f"00000000-0000-0000-0000-00000000000{share}"
         objects += [claim, pod_of(name, "n0")]
-    found = world_of(map(read, objects), Semantics(gates={"DRAConsumableCapacity": True}))
+    found = world_of(map(read, objects), Semantics())
     first, last = movers_of(Occupants(found), found.store)
     with found.trial() as trial:
         held = Held.of(trial)
