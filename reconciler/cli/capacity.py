@@ -12,6 +12,7 @@ from reconciler.allocation.dra.budget import STEPS
 from reconciler.analysis.manifest_world import Fleet, fleet_in
 from reconciler.analysis.sizing import demand
 from reconciler.analysis.sizing.answer import Option, Sizing, as_json, node_claims, node_groups
+from reconciler.analysis.sizing.shapes import Shape, distinct_shapes, shape_of
 from reconciler.analysis.sizing.sizing import size
 from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.manifests.inferred_nodes import infer_nodes
@@ -82,19 +83,19 @@ class Question(NamedTuple):
         own |= {of_claim(claim.key) for unit in units for claim in unit.claims}
         return _Demand(demand.items_of((unit, 1) for unit in units), pods, own)
 
-    def _shapes(self, nodes: Sequence[Node], slices: Sequence[ResourceSlice]) -> list[demand.Shape]:
+    def _shapes(self, nodes: Sequence[Node], slices: Sequence[ResourceSlice]) -> list[Shape]:
         """The shapes that are named, or one of each kind of node of the fleet."""
         known = {node.key.name: node for node in nodes}
         found = []
         for name in dict.fromkeys(self.shapes):
             if name not in known:
                 raise NoAnswer(f"--shape: there is no node {name}{instead(name, sorted(known), 'nodes')}")
-            found.append(demand.shape_of(known[name], slices))
+            found.append(shape_of(known[name], slices))
             if not found[-1].slices:
                 raise NoAnswer(f"--shape: node {name} publishes no devices of its own; name another node")
         own = self.more.of(ResourceSlice)
-        found += [demand.shape_of(node, own) for node in infer_nodes(self.more.of(Node), own).nodes if own]
-        return found or list(demand.distinct_shapes(nodes, slices))
+        found += [shape_of(node, own) for node in infer_nodes(self.more.of(Node), own).nodes if own]
+        return found or list(distinct_shapes(nodes, slices))
 
 
 def costs_in(texts: Iterable[str]) -> dict[str, Fraction]:
@@ -113,11 +114,11 @@ def _cost(text: str) -> tuple[str, Fraction]:
     return name, cost
 
 
-def _priced(shape: demand.Shape, costs: Mapping[str, Fraction]) -> demand.Shape:
+def _priced(shape: Shape, costs: Mapping[str, Fraction]) -> Shape:
     return replace(shape, cost=costs[shape.name]) if shape.name in costs else shape
 
 
-def _check_costs(costs: Mapping[str, Fraction], shapes: Sequence[demand.Shape]) -> None:
+def _check_costs(costs: Mapping[str, Fraction], shapes: Sequence[Shape]) -> None:
     names = sorted(shape.name for shape in shapes)
     for name in sorted(costs.keys() - set(names)):
         raise NoAnswer(f"--cost: there is no shape {name}{instead(name, names, 'shapes')}")
