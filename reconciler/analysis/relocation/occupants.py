@@ -19,6 +19,7 @@ from reconciler.api.objects.meta import ObjectKey, OwnerReference
 from reconciler.api.objects.selectors import Selector
 from reconciler.state.pods.groups import rules_of
 from reconciler.state.pods.placed import allocation_of, node_of
+from reconciler.state.pods.terms import covered_by
 from reconciler.state.store import Store
 
 
@@ -31,7 +32,7 @@ class Budgets:
         """How many pods each budget lets go now"""
         self._by_namespace: dict[str, list[tuple[int, Selector]]] = {}
         for number, one in enumerate(self._known):
-            if (selector := one.selected) is not None:
+            if (selector := covered_by(one)) is not None:
                 self._by_namespace.setdefault(one.key.namespace, []).append((number, selector))
 
     def of(self, pod: Pod) -> tuple[int, ...]:

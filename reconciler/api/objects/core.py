@@ -9,9 +9,8 @@ from pydantic import BeforeValidator, Field
 from reconciler.api.objects.meta import ApiObject, ObjectKey, OwnerReference, is_same_version_aside
 from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple, misplaced
 from reconciler.api.objects.quantity import Quantity
-from reconciler.api.objects.selectors import LabelSelector, NodeSelector, NodeSelectorTerm, Selector
+from reconciler.api.objects.selectors import LabelSelector, NodeSelector, NodeSelectorTerm
 from reconciler.api.objects.storage import Resources, Volumes
-from reconciler.errors import Rejected
 
 GATE = "dra-reconciler.io/allocation"
 """The scheduling gate of pods whose claims we allocate before kube-scheduler sees them."""
@@ -439,16 +438,6 @@ class PodDisruptionBudget(ApiObject):
     kind: Literal["PodDisruptionBudget"] = "PodDisruptionBudget"
     spec: PodDisruptionBudgetSpec = Field(default_factory=PodDisruptionBudgetSpec)
     status: PodDisruptionBudgetStatus = Field(default_factory=PodDisruptionBudgetStatus)
-
-    @property
-    def selected(self) -> Selector | None:
-        """Which labels a pod has that it covers. None if it covers none: also, as in kube-scheduler, if its
-        selector cannot be read (MAKE-3).
-        """
-        try:
-            return self.spec.selector.parsed() if self.spec.selector is not None else None
-        except Rejected:
-            return None
 
     def ignores(self, pod: Pod) -> bool:
         """Whether a pod that it covers may always go: one that is not ready, if the policy says so."""

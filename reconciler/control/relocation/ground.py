@@ -22,6 +22,7 @@ from reconciler.state.devices.fleet import Fleet
 from reconciler.state.nodes.table import Nodes, relevant
 from reconciler.state.nominations import NOBODY, HeldPlace, Nomination, Nominee
 from reconciler.state.pods.groups import PodGroups
+from reconciler.state.pods.terms import covered_by
 from reconciler.state.store import Store
 from reconciler.state.trial import with_plans
 
@@ -218,7 +219,7 @@ def _budgets(ground: Ground, key: ObjectKey) -> Facts:
             )
             for one in sorted(ground.budgets, key=lambda one: one.key)
             if one.key.namespace == key.namespace
-            and (selector := one.selected) is not None
+            and (selector := covered_by(one)) is not None
             and selector.matches(pod.metadata.labels)
         )
     )

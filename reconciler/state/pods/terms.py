@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from reconciler.api.objects.changes import Change, versions
-from reconciler.api.objects.core import Namespace, Pod, PodAffinity, PodAffinityTerm
+from reconciler.api.objects.core import Namespace, Pod, PodAffinity, PodAffinityTerm, PodDisruptionBudget
 from reconciler.api.objects.selectors import LabelSelector, Requirement, Selector
 from reconciler.errors import Rejected
 from reconciler.state.caches import Forkable
@@ -238,6 +238,16 @@ def minds_others(pod: Pod) -> bool:
     """Whether a pod says that others open nodes to it, or close them."""
     affinity = pod.spec.affinity
     return follows_others(pod) or (affinity is not None and affinity.pod_anti_affinity is not None)
+
+
+def covered_by(budget: PodDisruptionBudget) -> Selector | None:
+    """Which labels a pod has that a budget covers. None if it covers none: also, as in kube-scheduler, if its
+    selector cannot be read (MAKE-3).
+    """
+    try:
+        return budget.spec.selector.parsed() if budget.spec.selector is not None else None
+    except Rejected:
+        return None
 
 
 def preferred_of(pod: Pod) -> Iterator[tuple[Term, int]]:
