@@ -10,22 +10,15 @@ from msgspec.structs import replace
 
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.core import Node
-from reconciler.app.control import recording as begin
-from reconciler.control.background_search import BackgroundSearch
 from reconciler.control.decisions.allocating import Waits
 from reconciler.control.decisions.every import GangPlaced
-from reconciler.control.gangs.search import GangSearch
 from reconciler.control.inputs import Answered
 from reconciler.operations.journal.entries import decode, encode, lines, paths
-from reconciler.operations.journal.recording import Recorder
 from reconciler.operations.journal.replaying import Again, Tally, replay
 from tests.tools.gangs import annotated
 from tests.tools.pod_scenarios import apart, term
 from tests.tools.running_reconciler import Cluster, reconciling
-from tests.tools.simulation import schedule
-from tests.tools.simulation.configured import SETTINGS
 from tests.tools.small_fleet import claim, device_class, devices, node
-from tests.tools.tuned import changed
 
 SPECS = pytest.mark.parametrize("spec", [{}, apart(term("kubernetes.io/arch"))], ids=["plain", "apart"])
 
@@ -99,52 +92,3 @@ async def test_a_gang_that_other_nodes_were_chosen_for_is_found(tmp_path: Path):
     tally, _ = replayed(tmp_path)
     found = [(one.then.outcome.reason, one.now and one.now.reason) for one in tally.different]
     assert found == [("", "GangUnplaced")]
-
-
-# -- Journals of simulated runs, with turmoil, deaths and slices that change under holds, decided again.
-
-
-FULL = 20_000
-"""Bytes after which a file is followed by the next one: most runs have several"""
-RUNS = [
-    *[pytest.param(seed, [], id=f"claims and pods {seed}") for seed in range(2)],
-    *[pytest.param(0, [kind], id=kind) for kind in ("gangs", "bursts", "evictions", "moves", "announced")],
-]
-
-
-def run(seed: int, folder: Path, kinds: list[str], patch: pytest.MonkeyPatch) -> None:
-    """Play a schedule with a journal."""
-    patch.setattr(schedule, "SETTINGS", changed(SETTINGS, journal=str(folder)))
-
-    def recording(*of: object) -> Recorder | None:
-        made = begin(*of)  # type: ignore[arg-type]
-        return made and Recorder(folder, made.header, full=FULL, files=1_000_000)
-
-    patch.setattr("reconciler.app.lifecycle.recording", recording)
-    outcome = schedule.run(seed, *kinds)
-    assert outcome.findings == ()
-
-
-@pytest.mark.parametrize(("seed", "kinds"), RUNS)
-def test_a_run_is_decided_again_in_the_same_way(
-    seed: int, kinds: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    """The whole journal, and some of its files alone: each says all that decisions were made from by then."""
-    run(seed, tmp_path, kinds, monkeypatch)
-    whole = replay(tmp_path)
-    assert (whole.different, whole.unknown) == ([], 0)
-    assert whole.same
-    for path in paths(tmp_path)[1::3]:
-        assert replay(path).different == []
-
-
-@pytest.mark.parametrize("kinds", [[], ["gangs"]], ids=["claims and pods", "gangs"])
-def test_what_threads_searched_is_decided_again_from_where_they_began(
-    kinds: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    for searching in (BackgroundSearch, GangSearch):
-        monkeypatch.setattr(searching, "quick_steps", 0)
-    run(3, tmp_path, kinds, monkeypatch)
-    whole = replay(tmp_path)
-    assert (whole.different, whole.unknown) == ([], 0)
-    assert whole.same
