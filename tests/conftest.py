@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
 import reconciler.plugins  # noqa: F401 - registers them
+from tests.tools.any_cluster import CONTEXT
 from tests.tools.examples import FACTOR, scaled
 from tests.tools.rights_session import plugin
 from tests.tools.virtual_time import VirtualLoop
@@ -29,6 +30,11 @@ gc.disable()
 
 # libyaml reads the same, ten times as fast.
 yaml.SafeLoader = yaml.CSafeLoader  # type: ignore[misc, assignment]
+
+# The client library reads all authorities of the system for each client, also for plain HTTP: 25 ms, hundreds
+# of times. Servers of tests are on this machine and bring their own.
+if CONTEXT not in os.environ:
+    os.environ["SSL_CERT_FILE"] = os.devnull
 
 # Output without a terminal is wrapped only if COLUMNS gives a width, as a terminal or readline may have done.
 os.environ.pop("COLUMNS", None)
