@@ -198,18 +198,19 @@ def test_every_help_has_two_examples(name: str):
     assert len(examples(name)) >= 2
 
 
-@pytest.mark.parametrize("one", [one for one in ALL if "dra-reconciler" in one.text], ids=str)
-def test_commands_and_flags_are_there(one: Command):
+@pytest.mark.parametrize("page", sorted({one.page for one in ALL}))
+def test_commands_and_flags_are_there(page: str):
     """In sentences, too; whether what follows a flag makes sense is for those that are typed."""
-    for found in re.finditer(
-        r"(?:^|\| )(?:kubectl dra[_-]reconciler|dra-reconciler) ([^|>]*)", typed(one.text)
-    ):
-        name, *words = shlex.split(found[1])
-        assert name in COMMANDS
-        command = main.get_command(click.Context(main), name)
-        assert command is not None
-        known = {opt for param in command.params for opt in param.opts} | {"--help", "-h"}
-        assert {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)} <= known
+    called = re.compile(r"(?:^|\| )(?:kubectl dra[_-]reconciler|dra-reconciler) ([^|>]*)")
+    for one in ALL:
+        for found in called.finditer(typed(one.text)) if one.page == page else ():
+            name, *words = shlex.split(found[1])
+            assert name in COMMANDS, one
+            command = main.get_command(click.Context(main), name)
+            assert command is not None
+            known = {opt for param in command.params for opt in param.opts} | {"--help", "-h"}
+            flags = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
+            assert flags <= known, one
 
 
 @pytest.fixture(scope="module")
