@@ -1,7 +1,8 @@
 """What people read fits 80 columns: no word is broken, no line is longer, none ends with blanks."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ def small() -> str:
     return together(CLASS, gpus("n1", 1), template("t"), pod("p", "x:t"), claim("c"), claim("d", 3), wrong)
 
 
+@cache
 def large() -> str:
     """Many nodes with the names of a cloud, partitions, and claims of a team with long names."""
     objects: list[Object] = [one for at in range(NODES) for one in partitioned(LONG.format(at))]
@@ -37,6 +39,7 @@ def large() -> str:
     return together(CLASS, gpus(LONG.format(7), 64), yaml.safe_dump_all(objects), *many)
 
 
+@cache
 def machines() -> str:
     pods = [wants(f"training-{at}", {"nvidia.com/gpu": 1 + at % 3}) for at in range(12)]
     found = [machine(LONG.format(at), *(gpu(minor) for minor in range(8))) for at in range(4)]
@@ -51,7 +54,9 @@ def exclusive() -> str:
     return page.partition("```yaml\n")[2].partition("```")[0]
 
 
-INPUTS = {"small": small, "large": large, "demo": lambda: "", "machines": machines, "exclusive": exclusive}
+INPUTS: Mapping[str, Callable[[], str]] = {
+    "small": small, "large": large, "demo": str, "machines": machines, "exclusive": exclusive,
+}  # fmt: skip
 ASKED_PODS = str(ROOT / "docs" / "examples" / "fit-request.yaml")
 ASKED: Mapping[str, tuple[str, ...]] = {
     "allocate": ("allocate", "-f", "IN"),
