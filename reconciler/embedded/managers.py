@@ -190,6 +190,15 @@ def _may_hold(tree: Object, path: Path) -> bool:
     return True
 
 
+def _holds(tree: Object, path: Path) -> bool:
+    """Whether a path is one of those of a tree."""
+    for step in path:
+        if step not in tree:
+            return False
+        tree = tree[step]
+    return not tree or "." in tree
+
+
 def owners_of(managed: Iterable[Object]) -> Owners:
     """The owners in `managedFields`."""
     return {
@@ -320,8 +329,11 @@ def after_update(
     mine = owners.pop(owner, Owned(version, "", {}))
     owners = {other: owned.without(changed(owned.version)) for other, owned in owners.items()}
     given, gone = changed(version)
-    time = moment if given else mine.time
-    owners[owner] = Owned(mine.version, time, tree_of((mine.paths - gone) | given))
+    if given and not gone and all(_holds(mine.tree, path) for path in given):
+        owners[owner] = mine._replace(time=moment)  # as a renewal of a Lease
+    else:
+        time = moment if given else mine.time
+        owners[owner] = Owned(mine.version, time, tree_of((mine.paths - gone) | given))
     return managed_fields(_capped({one: owned for one, owned in owners.items() if owned.tree}))
 
 

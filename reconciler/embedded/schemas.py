@@ -177,15 +177,16 @@ def _known(value: Any, kind: str, path: str, wrong: list[str], depth: int, *, ne
         raise WrongType(f"{path}: expected {wanted}, got {given}")
     if kind == "datetime":
         time(Field(value, path))
-    amounts = path.rpartition(".")[2] in _AMOUNTS
-    no_text = None if of != "str" else "0" if amounts else ""  # what null means among texts
+    if not isinstance(value, list | dict):
+        return value
+    no_text = None  # what null means among texts
+    if of == "str":
+        no_text = "0" if path.rpartition(".")[2] in _AMOUNTS else ""
     if isinstance(value, list):
         return [
             no_text if one is None else _known(one, of, f"{path}[{at}]", wrong, depth + 1, newer=newer)
             for at, one in enumerate(value)
         ]
-    if not isinstance(value, dict):
-        return value
     dot = f"{path}." if path else ""
     if isinstance(value, DoubledKeys):
         wrong += [f'duplicate field "{dot}{key}"' for key in value.keys_of_several]
@@ -197,9 +198,10 @@ def _known(value: Any, kind: str, path: str, wrong: list[str], depth: int, *, ne
             kept[key] = no_text
         else:
             type_of = of if fields is None else fields[key]
-            is_managed = key == "managedFields"  # large, and read with care where it is used
+            # The former are large, and read with care where they are used; most others are texts.
+            is_known = key == "managedFields" or (type_of == "str" and type(inner) is str)
             kept[key] = (
-                inner if is_managed else _known(inner, type_of, f"{dot}{key}", wrong, depth + 1, newer=newer)
+                inner if is_known else _known(inner, type_of, f"{dot}{key}", wrong, depth + 1, newer=newer)
             )
     return kept
 

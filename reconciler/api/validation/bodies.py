@@ -149,13 +149,14 @@ _RAW = ("parameters", "data", "stringData", "binaryData")
 """Fields with opaque values: kept unchanged, including nulls."""
 
 
+_COMPACT = json.JSONEncoder(separators=(",", ":"))
 _OF_OBJECTS = ("attributes", "counters")
 """Maps of objects: a null in them is an empty object to a typed decoder."""
 
 
 def encode(value: Any) -> bytes:
     """Compact JSON in ASCII, so that any decoded string can be encoded."""
-    return json.dumps(value, separators=(",", ":")).encode()
+    return _COMPACT.encode(value).encode()
 
 
 class DoubledKeys(dict[str, Any]):
@@ -190,7 +191,7 @@ def tidy(value: Any, depth: int = 0) -> Any:
         if depth > MAX_DEPTH:
             raise bad_request(f"exceeded max depth of {MAX_DEPTH}")
         tidied = {
-            k: v if k == "managedFields" else (copy if k in _RAW else tidy)(v, depth + 1)
+            k: v if type(v) is str or k == "managedFields" else (copy if k in _RAW else tidy)(v, depth + 1)
             for k, v in value.items()
             if v is not None
         }

@@ -46,9 +46,9 @@ class Field:
         self.causes: list[Cause] = [] if causes is None else causes
 
     def __getitem__(self, key: str) -> "Field":
-        value = None
-        if self.value is not None:
-            value = self._typed(dict).get(key)
+        value = self.value
+        if value is not None:
+            value = (value if type(value) is dict else self._typed(dict)).get(key)
         return Field(value, f"{self.path}.{key}" if self.path else key, self.causes)
 
     def _typed(self, expected: type) -> Any:

@@ -231,6 +231,25 @@ def test_the_oldest_of_more_than_ten_that_update_become_one():
     assert conflicts(api, config(k03="2"), "applies") == [".data.k03"]
 
 
+def test_other_values_of_the_own_fields_have_another_time_and_the_same_owners():
+    """As the renewals of a Lease."""
+    seconds = count()
+    api = ApiServer(now=lambda: datetime.fromtimestamp(next(seconds), UTC))
+    ok(api, "POST", MAPS_OF_CONFIG, config(a="1", b="1"), fieldManager="x")
+    ok(api, "PATCH", f"{MAPS_OF_CONFIG}/m", {"data": {"b": "2"}}, media=MERGE, fieldManager="y")
+    renewals = [
+        ok(api, "PATCH", f"{MAPS_OF_CONFIG}/m", {"data": {"a": value}}, media=MERGE, fieldManager="x")
+        for value in "23"
+    ]
+    first, second = (
+        {one["manager"]: one for one in found["metadata"]["managedFields"]} for found in renewals
+    )
+    assert first["x"]["time"] < second["x"]["time"]
+    assert first["y"] == second["y"]
+    assert second["x"]["fieldsV1"] == {"f:data": {".": {}, "f:a": {}}}
+    assert second["y"]["fieldsV1"] == {"f:data": {"f:b": {}}}
+
+
 def test_what_cannot_be_applied_is_refused():
     api = ApiServer()
     custom = "/apis/scheduling.koordinator.sh/v1alpha1/devices/n"
