@@ -66,6 +66,8 @@ class PodGroups(Forkable):
         """The gang with which a group is decided: the root of its tree, which may not exist; of a cycle, its
         first group by name.
         """
+        if self.parent(gang) is None:
+            return gang
         way = [gang, *self.above(gang)]
         again = way.index(way[-1])
         return way[-1] if again == len(way) - 1 else min(way[again:])
