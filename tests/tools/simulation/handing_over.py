@@ -52,13 +52,17 @@ class SlowScheduler:
         """What claims held at which time; the first is what it knows"""
         self._binding: dict[str, list[Device]] = {}
         """Uids of pods, and what is assumed for them"""
+        self._looked_at = -1
+        """The version of the server at which the following were read: most looks find nothing new"""
+        self._held: set[Device] = set()
+        self._unscheduled: list[Object] = []
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             while True:
                 await asyncio.sleep(self._random.uniform(0.02, 0.3))
                 self._look()
-                for pod in [record.object for record in self._api.store[POD].scan("")]:
+                for pod in self._unscheduled:
                     if (found := self._choice(pod)) is not None:
                         self._binding[pod["metadata"]["uid"]] = found
                         group.create_task(self._bind(pod, found))
@@ -71,19 +75,20 @@ class SlowScheduler:
         return (record.object for record in self._api.store[CLAIM].scan(""))
 
     def _look(self) -> None:
-        self._seen.append((self._now(), {one for claim in self._claims() for one in devices(claim)}))
+        if self._looked_at != self._api.store.version:
+            self._looked_at = self._api.store.version
+            self._held = {one for claim in self._claims() for one in devices(claim)}
+            pods = (record.object for record in self._api.store[POD].scan(""))
+            self._unscheduled = [pod for pod in pods if _is_unscheduled(pod)]
+        self._seen.append((self._now(), self._held))
         while len(self._seen) > 1 and self._seen[1][0] <= self._now() - self._lag:
             self._seen.popleft()
 
     def _choice(self, pod: Object) -> list[Device] | None:
-        """The devices for a pod that can be scheduled; None if there are none."""
-        spec, metadata = pod["spec"], pod["metadata"]
+        """The devices for an unscheduled pod; None if there are none."""
+        if pod["metadata"]["uid"] in self._binding:
+            return None
         count = wanted(pod)
-        made = "extendedResourceClaimStatus" in (pod.get("status") or {})
-        if spec.get("schedulingGates") or spec.get("nodeName") or made or "deletionTimestamp" in metadata:
-            return None
-        if not count or metadata["uid"] in self._binding:
-            return None
         node = pinned(Pod.model_validate(pod)) or self._random.choice(list(self._nodes))
         own = [claim for claim in self._claims() if SPECIAL_CLAIM in claim["metadata"].get("annotations", {})]
         taken = {one for claim in own for one in devices(claim)} | self._seen[0][1]
@@ -170,6 +175,14 @@ def asking(name: str, count: int) -> Object:
 def wanted(pod: Object) -> int:
     (container,) = pod["spec"]["containers"]
     return int(((container.get("resources") or {}).get("requests") or {}).get(GPU, 0))
+
+
+def _is_unscheduled(pod: Object) -> bool:
+    """Whether a pod asks for devices, and is to be scheduled."""
+    spec, metadata = pod["spec"], pod["metadata"]
+    made = "extendedResourceClaimStatus" in (pod.get("status") or {})
+    later = spec.get("schedulingGates") or spec.get("nodeName") or made or "deletionTimestamp" in metadata
+    return not later and wanted(pod) > 0
 
 
 class HandingOver:
