@@ -68,6 +68,12 @@ def settings_shown(settings: Settings) -> list[Row]:
     return rows
 
 
+@cache
+def our_version() -> str:
+    """The version of this program; its file is read once."""
+    return version("dra-reconciler")
+
+
 class Telemetry:
     """Serves the status port from the start. Parts that are created later register their signals."""
 
@@ -87,9 +93,9 @@ class Telemetry:
         self.heart = Heartbeat(self.meters.loop_lag.observe)
         self.live, self.ready = Health("livez"), Health("readyz")
         self.readings = Readings()
-        self._statusz = Statusz(version("dra-reconciler"), settings.semantics, now)
+        self._statusz = Statusz(our_version(), settings.semantics, now)
         self._port = port
-        self.meters.build.labels(version("dra-reconciler"), python_version(), settings.semantics).set(1)
+        self.meters.build.labels(our_version(), python_version(), settings.semantics).set(1)
         self.register(_first_signals(settings, stop, lease))
         if port is not None:
             port.add(*self.live.routes(), *self.ready.routes(), *metrics_routes(self.meters, self.readings))
@@ -133,7 +139,7 @@ def process_facts(settings: Settings, leads: Callable[[], bool]) -> Sequence[Cal
             return "shadow (compares only, writes nothing)"
         return "allocating" if leads() else "standby (another replica allocates)"
 
-    release = f"{version('dra-reconciler')} (allocation rules of Kubernetes {settings.semantics})"
+    release = f"{our_version()} (allocation rules of Kubernetes {settings.semantics})"
     return [lambda: Fact("Mode", mode()), lambda: Fact("Version", release)]
 
 
