@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.allocation.dra.availability import available
@@ -68,9 +67,12 @@ class NodeStates(Struct, frozen=True, eq=False):
         options: Iterable[RequestOption],
         attributes: tuple[str, ...],
         snapshot: Snapshot,
+        places: Rows,
         masks: Iterable[Mask] = (),
     ) -> "NodeStates | None":
         """For request options, constraints on attributes, and `masks` (D,) each.
+
+        places (P,)  the nodes that are compared
 
         None if nodes cannot be compared: with shared devices, devices of several nodes, errors, exclusion,
         requests in mode All or for administrators, and attributes that are derived or lists.
@@ -91,33 +93,33 @@ class NodeStates(Struct, frozen=True, eq=False):
         if attributes not in of_topology:
             values = [one for one in columns if one is not None]
             of_topology[attributes] = _with_values(plain, values) if values else plain
-        layouts = of_topology[attributes]
-        bits = np.packbits(np.stack(seen)[:, layouts.rows], axis=0).T
-        return cls(_states_of(layouts, bits, occupancy.left))
+        return cls(_states_of(of_topology[attributes], places, seen, occupancy.left))
 
     def of(self, place: int) -> int:
         """The number of a node at a place; -1 if it is not compared."""
         return self.numbers.item(place)
 
 
-def _states_of(layouts: _Layouts, bits: NDArray[np.uint8], left: Amounts) -> Codes:
+def _states_of(layouts: _Layouts, places: Rows, seen: Sequence[Mask], left: Amounts) -> Codes:
     """(N,) equal numbers for nodes that are laid out alike, with equal masks and equal counter sets.
 
-    bits (m, bytes)  the masks that each device is in
-    left (S, C)      what is left of the counter sets
+    places (P,)   the nodes that are compared; others have -1
+    seen   (D,)   each: a mask of devices
+    left   (S, C) what is left of the counter sets
     """
     first, behind = layouts.sets
-    places = np.argsort(layouts.numbers, kind="stable")
+    places = places[np.argsort(layouts.numbers[places], kind="stable")]
     _, begins = np.unique(layouts.numbers[places], return_index=True)
-    found, known = np.full(len(places), -1, dtype=np.int32), 0
-    for alike in np.split(places, begins[1:]):
+    found, known = np.full(len(layouts.numbers), -1, dtype=np.int32), 0
+    for alike in np.split(places, begins[1:]) if len(places) else ():
         if layouts.numbers[alike[0]] < 0:
             continue
         one = int(alike[0])
         devices = layouts.begins[alike][:, None] + np.arange(layouts.begins[one + 1] - layouts.begins[one])
-        sets = first[alike][:, None] + np.arange(behind[one] - first[one])
-        parts = [bits[devices], np.ascontiguousarray(left[sets]).view(np.uint8)]
-        rows = np.concatenate([part.reshape(len(alike), -1) for part in parts], axis=1)
+        devices, sets = layouts.rows[devices], first[alike][:, None] + np.arange(behind[one] - first[one])
+        parts = [np.packbits(mask[devices], axis=1) for mask in seen]
+        parts.append(np.ascontiguousarray(left[sets]).reshape(len(alike), -1).view(np.uint8))
+        rows = np.concatenate(parts, axis=1)
         _, of = np.unique(rows.view(f"V{rows.shape[1]}"), return_inverse=True)
         found[alike] = known + of.reshape(-1)
         known += int(of.max()) + 1
@@ -284,7 +286,7 @@ def allocate(
                 return preferred
         first_fit = _NodeLoop(snapshot, attempt_on, budget)
         if companions is None and charging is None:
-            first_fit.states = partial(_states, parsed, only, snapshot)
+            first_fit.states = partial(_states, parsed, only, among, snapshot)
         in_name_order = ((least, place, place) for least, place in shape.node_filter.in_order(among))
         granted = first_fit.run(in_name_order, HARD_NODES * steps)
         if granted is not None:
@@ -391,15 +393,15 @@ class _NodeLoop:
         return None if best is None else Granted(node=best[2], plans=best[3].plans, steps=self.steps)
 
 
-def _states(parsed: ParsedClaims, only: Only | None, snapshot: Snapshot) -> NodeStates | None:
-    """The states of nodes for claims."""
+def _states(parsed: ParsedClaims, only: Only | None, among: Mask, snapshot: Snapshot) -> NodeStates | None:
+    """The states of nodes (N,) for claims."""
     masks = []
     for rows in (only or {}).values():
         mask = np.zeros(snapshot.fleet.size, dtype=np.bool_)
         mask[list(rows)] = True
         masks.append(mask)
     options = [option for slot in parsed.slots for option in slot.options]
-    return NodeStates.by(options, compared_attributes(parsed), snapshot, masks)
+    return NodeStates.by(options, compared_attributes(parsed), snapshot, np.flatnonzero(among), masks)
 
 
 def plausible(shape: ClaimShape, nodes: Iterable[str] | None, snapshot: Snapshot) -> tuple[int, Mask]:

@@ -356,8 +356,8 @@ class _Decision(Struct, eq=False):
             devices = {claim.metadata.uid: mask for claim in claims}
         pace = Pace(self.budget, steps)
         allowed = np.stack(field.places.at_first)
-        likeness = Likeness(field.kinds, allowed, devices.values(), field.trial, joined=field.shares)
         among = domain.places(self.tiers)
+        likeness = Likeness(field.kinds, allowed, among, devices.values(), field.trial, joined=field.shares)
         search = Search(field, domain.limits, likeness, devices, among, pace)
         try:
             found = search.run(target)

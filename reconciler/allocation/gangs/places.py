@@ -132,12 +132,19 @@ class Likeness:
     """
 
     def __init__(
-        self, kinds: Sequence[Kind], allowed: Mask, devices: Iterable[Mask], trial: Trial, *, joined: bool
+        self,
+        kinds: Sequence[Kind],
+        allowed: Mask,
+        parts: Sequence[Rows],
+        devices: Iterable[Mask],
+        trial: Trial,
+        *,
+        joined: bool,
     ) -> None:
-        """`allowed` (K, N) are the places of each kind. `devices`: (D,) masks of what claims may use; others
-        may use all. `joined`: claims that several members use exist.
+        """`allowed` (K, N) are the places of each kind; those in `parts` are compared. `devices`: (D,) masks
+        of what claims may use; others may use all. `joined`: claims that several members use exist.
         """
-        self._masks = allowed
+        self._masks, self._parts = allowed, parts
         self._shapes = [kind.shape for kind in kinds if kind.shape is not None]
         self._preferring = [kind for kind in kinds if kind.error is None and kind.prefers]
         self._devices = list({id(mask): mask for mask in devices}.values())
@@ -173,7 +180,8 @@ class Likeness:
             tiers = (tier for one in alignments(claim, snapshot.classes) for tier in one.accepted)
             attributes |= {limit(tier, ()).match_attribute or "" for tier in tiers if tier != NODE}
         options = (option for shape in self._shapes for slot in shape.parsed.slots for option in slot.options)
-        return NodeStates.by(options, tuple(sorted(attributes)), snapshot, self._devices)
+        places = np.concatenate(self._parts)
+        return NodeStates.by(options, tuple(sorted(attributes)), snapshot, places, self._devices)
 
 
 class PlaceOrder:

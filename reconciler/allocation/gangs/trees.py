@@ -198,9 +198,10 @@ class TreeDecision:
         field = self._field
         of_kind = {kind: self._spot(at) for at in leaves for kind in self._nodes[at].kinds}
         limits, devices = self._domains.limits_of(of_kind), self._devices(of_kind)
-        likeness = Likeness(field.kinds, limits.each > 0, devices.values(), field.trial, joined=field.shares)
         pace = Pace(self._pace.budget, max(min(self._steps, self._pace.remaining), 0))
         among = (np.flatnonzero(np.any([spot.mask for spot in of_kind.values()], axis=0)),)
+        allowed = limits.each > 0
+        likeness = Likeness(field.kinds, allowed, among, devices.values(), field.trial, joined=field.shares)
         others = [kind for kind in field.kinds if kind.number not in of_kind]
         search = Search(field, limits, likeness, devices, among, pace, but=others)
         try:

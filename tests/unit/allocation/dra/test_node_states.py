@@ -3,6 +3,7 @@
 from typing import Any
 from unittest.mock import patch
 
+import numpy as np
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
@@ -103,9 +104,10 @@ def states_of(slices: list[Object], holds: list[Object], *constraints: Object) -
     seen = world.snapshot()
     parsed = world.parsed(seen)
     options = [option for slot in parsed.slots for option in slot.options]
-    found = NodeStates.by(options, compared_attributes(parsed), seen)
+    size = len(seen.topology.order)
+    found = NodeStates.by(options, compared_attributes(parsed), seen, np.arange(size))
     assert found is not None
-    numbers = [found.of(place) for place in range(len(seen.topology.order))]
+    numbers = [found.of(place) for place in range(size)]
     order = list(dict.fromkeys([number for number in numbers if number >= 0]))
     return [order.index(number) if number >= 0 else -1 for number in numbers]
 
