@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from kernels.types import Amounts, Codes, Mask, Rows
-from reconciler.allocation.dra.availability import Available, available
+from reconciler.allocation.dra.availability import FEW, Available, available
 from reconciler.allocation.dra.budget import STEPS, Fatal
 from reconciler.allocation.dra.constraints import MatchGroup, match_groups, shared_codes
 from reconciler.allocation.dra.never_fits import obstacle
@@ -25,6 +25,7 @@ from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.plan import Plan
 from reconciler.state.caches import Cache, Recent, derived
 from reconciler.state.devices.fleet import Fleet
+from reconciler.state.devices.node_views import SelectedNodes
 from reconciler.state.devices.snapshot import Snapshot, Topology, View
 
 
@@ -162,8 +163,11 @@ class _OptionCounts(Struct):
     wanted: Amounts
     """() devices that a node must have; 0 for mode All, which has no minimum. An int compares slower"""
     current: Available | None = None
-    selected: tuple[Rows, Rows] | None = None
-    """(M,) positions of nodes and (M,) codes of the selectors of its devices that match them; None without"""
+    _selected: SelectedNodes | None = None
+    """None if no device that could be taken has a node selector"""
+    _counted: Amounts = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    """(Q,) the counts by selector of which `_reached` is the sum"""
+    _reached: Amounts = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
     @classmethod
     def of(cls, option: RequestOption) -> "_OptionCounts":
@@ -176,13 +180,25 @@ class _OptionCounts(Struct):
             current.follow(snapshot)
             return False
         current = self.current = available(self.option, snapshot)
-        self.selected = None
-        own = snapshot.fleet.codes["selector"][current.concerned]
-        if not current.local and (own >= 0).any():
-            nodes, selectors = snapshot.topology.selected.pairs
-            kept = np.isin(selectors, own)
-            self.selected = nodes[kept].astype(np.intp), selectors[kept].astype(np.intp)
+        far = not current.local and (snapshot.fleet.codes["selector"][current.concerned] >= 0).any()
+        self._selected = snapshot.topology.selected if far else None
+        self._counted = np.zeros_like(current.per_selector)
+        self._reached = np.zeros(len(snapshot.topology.order), dtype=np.int64)
         return True
+
+    def reached(self) -> Amounts:
+        """(N,) devices that each node reaches by their node selectors. The cost depends on what changed."""
+        if self._selected is not None:
+            now = _current(self).per_selector
+            changed = np.flatnonzero(now != self._counted).astype(np.int32)
+            pairs, of = self._selected.by_selector.of_each(changed)
+            np.add.at(self._reached, self._selected.pairs[0][pairs], (now - self._counted)[changed][of])
+            self._counted[changed] = now[changed]
+        return self._reached
+
+
+MANY = 1_000
+"""Nodes from which on judging all of them takes longer than judging a few one by one"""
 
 
 class NodeFilter:
@@ -224,9 +240,23 @@ class NodeFilter:
             for counts in self._options:
                 self.failing |= _current(counts).failing[self._codes]
             self._plain = bool(self._counts) and self.least is None and not self.failing.any()
-        if renewed or self._serial != snapshot.occupancy.serial:
-            self._serial = snapshot.occupancy.serial
+        before, self._serial = self._serial, snapshot.occupancy.serial
+        if renewed or (before != self._serial and not self._judge_few(before, snapshot)):
             self._judge()
+
+    def _judge_few(self, before: int, snapshot: Snapshot) -> bool:
+        """Judge only the nodes of devices that changed since a serial, if that is faster; return whether."""
+        rows = None
+        if len(self._codes) >= MANY and self._plain and all(_current(one).local for one in self._options):
+            rows = snapshot.occupancy.trail.few_between(before, self._serial, FEW)
+        if rows is None:
+            return False
+        node_of, place_of = snapshot.fleet.codes["node"].item, snapshot.topology.place_of.item
+        for node in {node_of(row) for row in rows}:
+            if (place := place_of(node)) >= 0:
+                enough = [_current(one).per_node.item(node) >= one.wanted for one in self._options]
+                self.open[place] = all(enough)
+        return True
 
     def _judge(self) -> None:
         if self._plain:
@@ -254,11 +284,9 @@ class NodeFilter:
         current = _current(counts)
         if current.local:  # fewer numbers are compared than looked up
             return (current.per_node >= counts.wanted).take(self._codes)
-        have = current.per_node[self._codes] + current.spanning
-        if counts.selected is not None:
-            nodes, selectors = counts.selected
-            have = have + np.bincount(nodes, current.per_selector[selectors], len(have))
-        enough: Mask = have >= counts.wanted
+        enough: Mask = (
+            current.per_node.take(self._codes) + counts.reached() >= counts.wanted - current.spanning
+        )
         return enough
 
     def in_order(self, among: Mask) -> Iterator[tuple[int, int]]:

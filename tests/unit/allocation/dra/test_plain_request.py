@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.allocation.dra import availability
+from reconciler.allocation.dra import availability, claim_shapes
 from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.claim_shapes import ClaimShape, NodeFilter, claim_shape
@@ -110,24 +110,25 @@ def test_the_answers_are_those_of_the_search_in_any_world(world: World):
         compare(one, seen)
 
 
-@given(st.data(), st.sampled_from([0, 16]), st.sampled_from([2, LONGEST_TRAIL]))
+@given(st.data(), st.sampled_from([0, 16]), st.sampled_from([0, 16]), st.sampled_from([2, LONGEST_TRAIL]))
 @examples(80)
 def test_the_answers_stay_those_of_the_search_while_devices_are_taken_and_released(
-    data: st.DataObject, few: int, longest: int
+    data: st.DataObject, few: int, many: int, longest: int
 ):
-    """The counts follow the changes, one by one or all at once. Nothing is derived anew between them, but
-    where too many changes would have to be kept.
+    """The counts follow the changes, and the nodes are judged, one by one or all at once. Nothing is derived
+    anew between them, but where too many changes would have to be kept.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(occupancy_columns, "LONGEST_TRAIL", longest)
         patch.setattr(availability, "FEW", few)
+        patch.setattr(claim_shapes, "MANY", many)
         take_and_release(data)
 
 
 def take_and_release(data: st.DataObject) -> None:
     """Compare the answers while claims come and go."""
     picture, pending = machines(data), list[ResourceClaim]()
-    kinds = st.tuples(st.sampled_from(["gpu", "small", "nic"]), st.integers(1, 3), st.booleans())
+    kinds = st.tuples(st.sampled_from(["gpu", "small", "nic", "far"]), st.integers(1, 3), st.booleans())
     specs = data.draw(st.lists(kinds, min_size=1, max_size=3))
     for turn in range(8):
         kind, count, tied = data.draw(st.sampled_from(specs))
@@ -170,8 +171,15 @@ def release(picture: Store, one: ResourceClaim) -> None:
 
 
 def machines(data: st.DataObject) -> Store:
-    """Nodes with pools of GPUs, of partitions and of NICs, between which there are pools of other nodes."""
-    slices: list[Object] = []
+    """Nodes with pools of GPUs, of partitions and of NICs, between which there are pools of other nodes, and
+    a pool of devices that one or both reach.
+    """
+    zones = st.lists(st.sampled_from([("a",), ("x",), ("a", "x")]), max_size=4)
+    far = [
+        device(f"far-{n}", {"kind": "far", "numa": 0}, nodeSelector=node_selector(labelled("zone", *of)))
+        for n, of in enumerate(data.draw(zones))
+    ]
+    slices: list[Object] = [resource_slice("far", far, pool="far", perDeviceNodeSelection=True)]
     for name in NODES:
         gpus = [
             device(f"gpu-{n}", {"kind": "gpu", "numa": data.draw(st.integers(0, 1))})
@@ -188,7 +196,8 @@ def machines(data: st.DataObject) -> Store:
             counter_slice(f"cards-{name}", {"card": {"units": 4}}, **where),
             resource_slice(f"nics-{name}", [device("nic", {"kind": "nic"})], pool=f"c-{name}", nodeName=name),
         ]
-    return store(*map(node, NODES), *slices, *World([], []).classes)
+    nodes = [node("n1", zone="a"), node("n2", zone="x")]
+    return store(*nodes, *slices, *World([], []).classes)
 
 
 GPUS = [device(f"gpu-{n}", {"kind": "gpu", "numa": n % 2}) for n in range(5)]
