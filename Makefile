@@ -42,7 +42,7 @@ test soak: export PYTHONDONTWRITEBYTECODE =
 test: $(STAMP)  ## the whole test suite
 	$(BIN)/python -m pytest -n auto
 
-test-pythons:  ## the test suite with each Python from 3.11 on that is installed; says which are not
+test-pythons:  ## the test suite with each Python from 3.11 on that is installed, and with the oldest NumPy on each; says what is missing
 	MAKE="$(MAKE)" tests/tools/every_python.sh
 
 cluster:  ## a throw-away cluster by kind or k3d with fake devices and our chart; without them, say what is missing
