@@ -35,7 +35,9 @@ from reconciler.allocation.dra.proof_tables import (
     table_of,
 )
 from reconciler.allocation.dra.request_options import MAX_RESULTS, Slot
-from reconciler.allocation.dra.state import NodeProblem, State
+from reconciler.allocation.dra.state import NodeProblem, State, layout_of
+from reconciler.state.caches import Cache
+from reconciler.state.devices.snapshot import View
 
 MOST_CELLS = 1 << 20
 """Cells of a box. With more, it is not filled."""
@@ -60,6 +62,26 @@ MOST_ROWS = 1 << 10
 """Counts that are compared at once"""
 
 
+@Cache
+def _drawn_of(view: View) -> tuple[int, Amounts]:
+    """Lowest bits of amounts that do not count, so that sums of all devices and sets do not overflow; and
+    (n, L) what each device draws from all its sets, then from each set of several groups: of each counter,
+    and in total.
+    """
+    layout, fleet = layout_of(view), view.fleet
+    sets, nothing = layout.sets, np.zeros((1, fleet.table.shape[1]), dtype=np.int64)  # -1 names the last row
+    table = np.concatenate([fleet.table, nothing])
+    top = max(int(table.max(initial=0)), int(fleet.totals[layout.used].max(initial=0)))
+    cut = max(top.bit_length() + sets.size.bit_length() + table.shape[1].bit_length() - 62, 0)
+    drawn = (table >> cut)[np.where(sets >= 0, layout.draws, -1)]
+    by_set = [
+        np.where((sets == number)[..., None], drawn, 0).sum(axis=1)
+        for number in groups_of(view).shared.tolist()
+    ]
+    amounts = [drawn.sum(axis=1), *by_set]
+    return cut, np.concatenate([both for one in amounts for both in (one, one.sum(axis=1)[:, None])], axis=1)
+
+
 class Prover:
     """Proofs for one search on one node."""
 
@@ -67,25 +89,9 @@ class Prover:
         self.problem = problem
         self.most_work = most_work
         self.groups: Groups = groups_of(problem.view)
-        nothing = np.zeros((1, problem.table.shape[1]), dtype=np.int64)  # -1 names the last row
-        table = np.concatenate([problem.table, nothing])
-        top = max(int(table.max(initial=0)), int(problem.left.max(initial=0)))
-        self._cut = max(
-            top.bit_length() + problem.sets.size.bit_length() + table.shape[1].bit_length() - 62, 0
-        )
-        """Lowest bits of amounts that do not count: so that sums of all devices and sets do not overflow"""
-        table >>= self._cut
-        drawn = table[np.where(problem.sets >= 0, problem.draws, -1)]
-        by_set = [
-            np.where((problem.sets == number)[..., None], drawn, 0).sum(axis=1)
-            for number in self.groups.shared.tolist()
-        ]
-        amounts = [drawn.sum(axis=1), *by_set]
-        self._drawn = np.concatenate(
-            [both for one in amounts for both in (one, one.sum(axis=1)[:, None])], axis=1
-        )
-        """(n, L) what each device draws from all its sets, then from each set of several groups: of each
-        counter, and in total"""
+        self._cut, self._drawn = _drawn_of(problem.view)
+        self.bounds: dict[tuple[bytes, bytes], dict[int, Amounts]] = {}
+        """By weights and by what is given once: of the states of groups, see `_Trial`"""
         self._states: dict[tuple[object, ...], GroupState] = {}
         self._tables: dict[tuple[object, ...], Table] = {}
         self._numbers: dict[tuple[object, ...], int] = {}
@@ -181,6 +187,7 @@ class Prover:
         if self._kept > MOST_KEPT:
             self._frames.clear()
             self.reached.clear()
+            self.bounds.clear()
             self._kept = 0
 
     def after(
@@ -235,7 +242,7 @@ class _Trial:
         """(W,) sums that one group has to give"""
         self._once: Mask = once
         """(W,) sums of which a group gives 1 at most"""
-        self._bounds: dict[int, Amounts] = {}
+        self._bounds = prover.bounds.setdefault((self._weights.tobytes(), once.tobytes()), {})
         self.unsure = False
         """Whether some counts took too long"""
 
@@ -313,6 +320,7 @@ class _Trial:
     def _bound(self, state: GroupState) -> Amounts:
         if state.number not in self._bounds:
             most = state.bound(self._weights)
+            self._prover.keep(8 * most.nbytes)
             self._bounds[state.number] = np.where(self._once, np.minimum(most, 1), most)
         return self._bounds[state.number]
 
