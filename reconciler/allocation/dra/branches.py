@@ -3,11 +3,12 @@ solution. Both are tested against exhaustive search.
 """
 
 from collections.abc import Sequence
+from itertools import islice
 
 import numpy as np
 
 from kernels.bounds import least_draw, max_matching
-from kernels.types import Mask
+from kernels.types import Amounts, Mask
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.prover import Prover
 from reconciler.allocation.dra.request_options import MAX_RESULTS, Slot
@@ -117,12 +118,12 @@ class Descent:
         self._left = left
         for (_, values), before in zip(rules, values_before, strict=True):
             values.intersection_update(before)
-        open_ = [
+        open_ = (
             at
             for at, *mine in zip(positions.tolist(), *codes, strict=True)
             if _admitted(mine, tests) and self._fits(at)
-        ]
-        return None if len(open_) >= candidates.count else []
+        )
+        return [] if len(list(islice(open_, candidates.count))) < candidates.count else None
 
     def _fits(self, at: int, *, take: bool = False) -> bool:
         """Whether a device can be taken; with `take` it is, if so."""
@@ -134,9 +135,9 @@ class Descent:
         ):
             if number >= 0:
                 if number not in self._left:
-                    self._left[number] = _pack(np.maximum(self._amounts[number], 0).tolist())
+                    self._left[number] = _pack(np.maximum(self._amounts[number], 0))
                 if row not in self._packed:
-                    self._packed[row] = _pack(self._problem.table[row].tolist())
+                    self._packed[row] = _pack(self._problem.table[row])
                 rest = (self._left[number] | self._guards) - self._packed[row]
                 if rest & self._guards != self._guards:
                     return False
@@ -155,8 +156,9 @@ def _admitted(codes: Sequence[int], tests: Sequence[tuple[bool, set[int]]]) -> b
     return True
 
 
-def _pack(amounts: Sequence[int]) -> int:
-    return sum([amount << WIDTH * at for at, amount in enumerate(amounts)])
+def _pack(amounts: Amounts) -> int:
+    """Amounts (C,) that are not negative as one integer."""
+    return int.from_bytes(amounts.astype("<i8", copy=False).tobytes(), "little")
 
 
 class Remaining:

@@ -3,7 +3,8 @@
 All devices and nodes of the fleet count, also those that the pod may not use now.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -68,6 +69,7 @@ def obstacle(parsed: ParsedClaims, snapshot: Snapshot) -> tuple[bool, str]:
     fleet, partly = snapshot.fleet, ""
     every = np.arange(fleet.size)
     known: dict[tuple[str | None, str | None, tuple[str, ...]], Constraint] = {}
+    matching: dict[object, _Matching] = {}
     for at, claim in enumerate(parsed.claims):
         for number, source in enumerate(claim.spec.devices.constraints):
             derived = derived_by(parsed, at, source)
@@ -80,39 +82,61 @@ def obstacle(parsed: ParsedClaims, snapshot: Snapshot) -> tuple[bool, str]:
                 for slot in parsed.slots
                 if slot.claim == at and len(slot.options) == 1 and number in slot.options[0].constraints
             ]
-            why = next(_obstacles(constraint, options, fleet), "")
+            found = []
+            for option in options:
+                seen = constraint.attribute, derived, option.derived.get(constraint.attribute)
+                if (of_option := (*seen, option.key.expressions)) not in matching:
+                    matching[of_option] = _matching(constraint, option, fleet)
+                found.append((option, matching[of_option]))
+            why = next(_obstacles(constraint, found, fleet), "")
             if why:
                 return True, f"the constraint on {constraint.attribute} can never hold: {why}"
-            partly = partly or next(_lacking_it(constraint, options, fleet), "")
+            partly = partly or next(_lacking_it(constraint, found), "")
     return False, partly
 
 
-def _lacking_it(constraint: Constraint, options: Sequence[RequestOption], fleet: Fleet) -> Iterator[str]:
-    for option in options:
-        codes = constraint.of(option)[evaluate_selectors(option, fleet).true]
-        if lack := np.count_nonzero(codes < 0):
+class _Matching(NamedTuple):
+    """The devices that a request matches, by their values of an attribute."""
+
+    rows: Rows
+    lacking: int
+    """How many have no value"""
+    present: list[int]
+    """The codes of the values"""
+    values: Tokens
+    """The codes, too, if the constraint is plain: then equal codes are equal values"""
+
+
+def _matching(constraint: Constraint, option: RequestOption, fleet: Fleet) -> _Matching:
+    rows = np.flatnonzero(evaluate_selectors(option, fleet).true)
+    codes = constraint.of(option)[rows]
+    has = codes[codes >= 0]
+    present = distinct(has).tolist()
+    values = frozenset(present) if constraint.plain else _tokens(constraint, present)
+    return _Matching(rows, len(rows) - len(has), present, values)
+
+
+Found = Sequence[tuple[RequestOption, _Matching]]
+
+
+def _lacking_it(constraint: Constraint, found: Found) -> Iterator[str]:
+    for option, of in found:
+        if of.lacking:
             which = f"devices that request {option.name} matches"
-            yield f"{lack} of {len(codes)} {which} {'has' if lack == 1 else 'have'} no {constraint.attribute}"
+            has = "has" if of.lacking == 1 else "have"
+            yield f"{of.lacking} of {len(of.rows)} {which} {has} no {constraint.attribute}"
 
 
-def _obstacles(constraint: Constraint, options: Sequence[RequestOption], fleet: Fleet) -> Iterator[str]:
+def _obstacles(constraint: Constraint, found: Found, fleet: Fleet) -> Iterator[str]:
     values: dict[str, Tokens] = {}
-    known: dict[tuple[int, tuple[str, ...]], tuple[Rows, list[int], Tokens]] = {}
-    tokens, alone = constraint.tokens, constraint.alone
-    for option in options:
-        column = constraint.of(option)
-        key = id(column), option.key.expressions
-        if key not in known:
-            rows = np.flatnonzero(evaluate_selectors(option, fleet).true)
-            codes = column[rows]
-            present = distinct(codes[codes >= 0]).tolist()
-            known[key] = rows, present, frozenset().union(*[tokens[code] for code in present])
-        rows, present, values[option.name] = known[key]
-        if len(rows) and not present:
-            yield f"no device that request {option.name} matches has it{_elsewhere(constraint, rows, fleet)}"
-        if not present or not alone.isdisjoint(present):
+    for option, of in found:
+        values[option.name] = of.values
+        if len(of.rows) and not of.present:
+            elsewhere = _elsewhere(constraint, of.rows, fleet)
+            yield f"no device that request {option.name} matches has it{elsewhere}"
+        if not of.present or not constraint.alone.isdisjoint(of.present):
             return  # what such values match is another question
-    wanted = sum(option.source.wanted for option in options if not option.all)
+    wanted = sum(option.source.wanted for option, _ in found if not option.all)
     if not constraint.match:
         different = len(frozenset().union(*values.values()))
         if different < wanted:
@@ -121,10 +145,16 @@ def _obstacles(constraint: Constraint, options: Sequence[RequestOption], fleet: 
     (first, mine), *others = values.items() or [("", frozenset())]
     for name, theirs in others:
         if not mine & theirs:
-            one, other = _type(mine), _type(theirs)
+            one, other = [_type(_tokens(constraint, of) if constraint.plain else of) for of in (mine, theirs)]
             if one != other:
                 yield f"it is {one} on devices of request {first}, and {other} on those of {name}"
             yield f"devices of requests {first} and {name} have no value of it in common"
+
+
+def _tokens(constraint: Constraint, codes: Iterable[Hashable]) -> Tokens:
+    """The values of some codes."""
+    tokens = constraint.tokens
+    return frozenset().union(*[tokens[code] for code in codes if isinstance(code, int)])
 
 
 def _type(values: Tokens) -> str:

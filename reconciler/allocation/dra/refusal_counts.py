@@ -95,17 +95,22 @@ def _tally(option: RequestOption, snapshot: Snapshot, reach: NodeReach) -> Tally
     if not here.all():
         rows = rows[here]
         gates.append(Gate(NODES, len(rows)))
-    ready = readiness(snapshot.topology, reach.chosen).ready[rows]
-    unready, rows = rows[~ready], rows[ready]
-    if len(unready):
-        gates.append(Gate(POOL, len(rows)))
-    excluded, kept = rows[:0], list[str]()
+    excluded = unready = rows[:0]
+    if (known := readiness(snapshot.topology, reach.chosen)).problems:
+        ready = known.ready[rows]
+        unready, rows = rows[~ready], rows[ready]
+        if len(unready):
+            gates.append(Gate(POOL, len(rows)))
+    kept = list[str]()
     for name, test in _tests(option, snapshot):
         try:
             passed = test(rows)
+            if passed.all():
+                gates.append(Gate(name, len(rows)))
+                continue
             if name in _KEPT:
                 kept += [text for text in [_KEPT[name](rows[~passed], snapshot)] if text]
-            if name == COUNTERS and not passed.all() and match_in_fleet(option, snapshot).asks is not None:
+            if name == COUNTERS and match_in_fleet(option, snapshot).asks is not None:
                 kept.append("preview: the request says how much of the counters it draws")
             if name == EXCLUSION:
                 excluded = rows[~passed]
