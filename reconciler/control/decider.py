@@ -15,12 +15,13 @@ from reconciler.allocation.dra.budget import UNLIMITED, Budget, Fatal
 from reconciler.allocation.dra.node_attempt import only_rows
 from reconciler.allocation.dra.preferred import prefers
 from reconciler.allocation.dra.selector_masks import evaluate_all_selectors
+from reconciler.api.migrate.special_claims import REMEDY, UNSAFE
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted, Reason, RequestCount, Unsatisfied
 from reconciler.control.handler import Decide
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import NOT_OURS
-from reconciler.control.special_claims import REMEDY, UNSAFE, selected_drivers
+from reconciler.control.special_claims import selected_drivers
 from reconciler.state.devices.snapshot import NodeSubset, Snapshot
 from reconciler.state.nominations import HeldPlace
 

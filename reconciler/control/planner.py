@@ -10,7 +10,7 @@ from reconciler.allocation.alignment.preferences import preferences_of
 from reconciler.allocation.placement.placing import Placement, refusal_reason
 from reconciler.allocation.placement.together import Together
 from reconciler.allocation.policies.selection import PLAIN, Policies
-from reconciler.api.migrate.special_claims import with_special_claim
+from reconciler.api.migrate.special_claims import REMEDY, UNSAFE, unserved, with_special_claim
 from reconciler.api.objects.claims import FINALIZER, ResourceClaim, is_ours
 from reconciler.api.objects.core import Pod, claims_of, is_live
 from reconciler.api.objects.gangs import gang_of, unmade_claims
@@ -18,7 +18,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted
 from reconciler.control.handler import Blocked, Decide, Free, Idle, Step, Ungate
 from reconciler.control.ownership import Ownership, is_made_for_another, lost_device
-from reconciler.control.special_claims import REMEDY, UNSAFE, still_suits, unserved, wanted_claim
+from reconciler.control.special_claims import still_suits, wanted_claim
 from reconciler.control.units import Kind, Roster, Unit
 from reconciler.errors import Rejected
 from reconciler.ha.shard import OURS, Membership, Side
@@ -220,7 +220,7 @@ class Planner:
     def defect(self, pod: Pod) -> Blocked | None:
         """Why the claims of a pod cannot be used, regardless of devices; None if they can."""
         keys = claims_of(pod)
-        if pod.gated and (none := unserved(pod, self._store)) is not None:
+        if pod.gated and (none := unserved(pod, self._store.supply.classes, self._store.rules)) is not None:
             return Blocked(keys, none.reason, none.message)
         if len(keys) - bool(pod.special_claim) < len(pod.spec.resource_claims):  # else each has its own
             names = pod.claim_names()

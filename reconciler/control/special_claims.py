@@ -11,8 +11,6 @@ from datetime import UTC, datetime, timedelta
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import Struct
-
 from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.request_options import read_claims
 from reconciler.allocation.dra.selector_masks import evaluate_selectors
@@ -20,11 +18,10 @@ from reconciler.allocation.dra.static_match import match_in_fleet
 from reconciler.api.migrate.special_claims import served_by_classes, typed_special_claim
 from reconciler.api.objects.claims import ResourceClaim, is_ours
 from reconciler.api.objects.core import Pod, is_live
-from reconciler.api.objects.gangs import gang_of, release_on
+from reconciler.api.objects.gangs import release_on
 from reconciler.api.objects.meta import ObjectKey, PoolID
 from reconciler.api.objects.pinning import Operation, pinned
 from reconciler.api.objects.plan import Plan
-from reconciler.api.objects.semantics import EXTENDED_RESOURCES
 from reconciler.control.units import Roster
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.nodes.room import demand
@@ -34,35 +31,9 @@ from reconciler.state.store import Delta, Store
 if TYPE_CHECKING:  # offline, nothing is held, and nothing waits
     from reconciler.control.nominating import Nominating
 
-OFF, UNSAFE = "ExtendedResourcesOff", "ExtendedResourcesUnsafe"
-"""The reasons if kube-scheduler makes no claim, and if it may take devices that others give away."""
-REMEDY = "rewrite the pod with dra-reconciler migrate"
-
 HANDED_OVER = "dra-reconciler.io/handed-over"
 """Annotation of a pod whose gate is removed before it has devices: until when, and for which drivers, nothing
 else is given on its node. Empty or absent while it is gated"""
-
-
-class Unserved(Struct, frozen=True):
-    """Why a pod gets no devices for its extended resources, whatever is free."""
-
-    reason: str
-    message: str
-
-
-def unserved(pod: Pod, store: Store) -> Unserved | None:
-    """What stands against the special claim of a gated pod; None if nothing does, or if it needs none."""
-    served = served_by_classes(pod, store.supply.classes)
-    if not served:
-        return None
-    names = ", ".join(served)
-    if not store.rules.has(EXTENDED_RESOURCES):
-        why = f"kube-scheduler makes no claim for {names} while the feature gate {EXTENDED_RESOURCES} is off"
-        return Unserved(OFF, f"{why}; {REMEDY}")
-    if gang_of(pod) is not None:
-        why = f"kube-scheduler chooses the devices for {names}, so they cannot be decided with a gang"
-        return Unserved(UNSAFE, f"{why}; {REMEDY}")
-    return None
 
 
 def wanted_claim(pod: Pod, store: Store) -> ResourceClaim | None:

@@ -10,7 +10,7 @@ from reconciler.allocation.dra.budget import STEPS, UNLIMITED, Budget
 from reconciler.allocation.placement.order import queue_key
 from reconciler.allocation.pod_devices import HeldDevices, PodDevices
 from reconciler.allocation.policies.selection import PLAIN, Policies
-from reconciler.analysis.whatif.question import Gang, Scenario, Unit, moved_together
+from reconciler.analysis.whatif.question import Gang, Scenario, Unit, moved_together, with_special_claims
 from reconciler.analysis.whatif.simulation import Answer, Limit, Lost, Placed, PlacedGang, Refused, Simulation
 from reconciler.analysis.world import World, remove_nodes, unallocated
 from reconciler.api.objects.claims import Allocation, ResourceClaim
@@ -53,6 +53,9 @@ def answer(
     use afterwards: what the scenario leaves out is gone.
     """
     store = world.store
+    classes = store.supply.classes if not machines else {}  # else plugins come first, as for `run`
+    units = [with_special_claims(unit, classes, store.rules) for unit in scenario.units]
+    scenario = replace(scenario, units=tuple(units))
     every = _of_plugins(world, machines, filter(is_live, store.pods.values()), options)
     held = {key: one for _, part in every for key, one in part.held.items()}
     _check(scenario, store, held)
@@ -69,7 +72,7 @@ def answer(
         if key not in scenario.without and one.node not in scenario.drained
     ]
     parts = _of_plugins(world, stay, [*holders, *_asking(scenario)], options)
-    units = [
+    leaving = [
         replace(unit, held=tuple(_remaining_claims(unit, store.claims)))
         for unit in _units_of(lost, store.pods)
     ]
@@ -78,7 +81,7 @@ def answer(
         for key in scenario.without & held.keys() - allocated.keys():
             trial.remove(key)
         simulation = Simulation(trial, parts, steps, budget, policies)
-        for unit in moved_together(units, store, world.groups, scenario.drained):
+        for unit in moved_together(leaving, store, world.groups, scenario.drained):
             gone += _lose(unit, simulation, allocated)
         gone += [_lose_pod(pod, held[pod.key], simulation) for pod in _lost_pods(held, scenario, store.pods)]
         copies = _Copies(simulation, max_copies)

@@ -3,13 +3,19 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from reconciler.allocation.placement.order import queue_key
 from reconciler.api.manifests.bundle import Bundle, Entry, claim_from_template
+from reconciler.api.migrate.special_claims import (
+    served_by_classes,
+    typed_special_claim,
+    unserved,
+    with_special_claim,
+)
 from reconciler.api.objects import gangs
 from reconciler.api.objects.changes import Changed
-from reconciler.api.objects.claims import ResourceClaim, ResourceClaimTemplate
+from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from reconciler.api.objects.core import Pod, is_live
 from reconciler.api.objects.meta import ApiObject, ObjectKey
 from reconciler.api.objects.plan import Reason
@@ -90,7 +96,7 @@ def with_gangs(units: Sequence[Unit], groups: PodGroups, *, of_plugins: bool) ->
         gang = waiting_gang(unit.pod, groups)
         known = rules[gang] if gang is not None else None
         if gang is None or known is None:
-            if unit.claims or (of_plugins and unit.pod is not None and serving(unit.pod) is not None):
+            if unit.claims or (unit.pod is not None and _waits_for_devices(unit.pod, of_plugins)):
                 yield unit
         elif gang in members:
             found = members.pop(gang)
@@ -203,8 +209,7 @@ def _units(bundle: Bundle, rules: Semantics, of_plugins: bool) -> Iterator[Unit]
     used: set[tuple[str, ObjectKey]] = set()
     for pod in bundle.of(Pod):
         found = tuple(_of_pod(pod, groups, claims, templates, used, gangs.unmade_claims(rules)))
-        waits = of_plugins and _waits_for_devices(pod)
-        if found or waits or waiting_gang(pod) is not None:
+        if found or _waits_for_devices(pod, of_plugins) or waiting_gang(pod) is not None:
             yield Unit(f"pod {pod.key}", tuple({claim.key: claim for claim in found}.values()), pod)
     for key, claim in claims.items():
         if ("claim", key) not in used:
@@ -214,9 +219,34 @@ def _units(bundle: Bundle, rules: Semantics, of_plugins: bool) -> Iterator[Unit]
             yield Unit(f"template {key}", (_claim(_from_template(key, entry.raw)),))
 
 
-def _waits_for_devices(pod: Pod) -> bool:
-    """Whether a pod requests devices of a plugin and has none."""
-    return holding(pod) is None and is_live(pod) and serving(pod) is not None
+def _waits_for_devices(pod: Pod, of_plugins: bool) -> bool:
+    """Whether a pod has no devices and may request some without claims: extended resources, which a class may
+    serve, or devices of a plugin.
+    """
+    if holding(pod) is not None or pod.special_claim or pod.spec.node_name or not is_live(pod):
+        return False
+    return of_plugins if serving(pod) is not None else pod.may_ask_for_extended_resources
+
+
+def with_special_claims(
+    unit: Unit | Gang, classes: Mapping[str, DeviceClass], rules: Semantics
+) -> Unit | Gang:
+    """A unit with the claim that kube-scheduler would make for the extended resources that classes serve.
+
+    Gangs get none. Raises Rejected if the feature gate is off.
+    """
+    if isinstance(unit, Gang):
+        pods = [one.pod for one in unit.members if one.pod is not None]
+        none = next(filter(None, (unserved(pod, classes, rules) for pod in pods)), None)
+        return unit if none is None else structs.replace(unit, rules=NoRules(none.reason, none.message))
+    pod = unit.pod
+    served = served_by_classes(pod, classes) if pod is not None and not pod.special_claim else {}
+    if pod is None or not served:
+        return unit
+    if (none := unserved(pod, classes, rules)) is not None:
+        raise Rejected(f"pod {pod.key}: {none.message}")
+    claim = typed_special_claim(pod, served)
+    return structs.replace(unit, claims=(*unit.claims, claim), pod=with_special_claim(pod, claim.key.name))
 
 
 def _of_pod(

@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 from reconciler.api.manifests.parsing import ParseError, parse_yaml
 from reconciler.api.objects.claims import SPECIAL_CLAIM, DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Container, ExtendedResourceClaimStatus, Pod
+from reconciler.api.objects.gangs import gang_of
 from reconciler.api.objects.quantity import INT64_MAX, NANO, Quantity
+from reconciler.api.objects.semantics import EXTENDED_RESOURCES, Semantics
 from reconciler.api.versions import reading
 from reconciler.api.versions.kinds import KINDS
 from reconciler.errors import Malformed
@@ -173,6 +175,33 @@ def served_by_classes(pod: Pod, classes: Mapping[str, Any]) -> dict[str, str]:
     found = class_by_resource(classes.values())
     found |= {f"{IMPLICIT}{name}": name for name in classes}
     return {name: found[name] for name in sorted(wanted) if name in found}
+
+
+OFF, UNSAFE = "ExtendedResourcesOff", "ExtendedResourcesUnsafe"
+"""The reasons if kube-scheduler makes no claim, and if it may take devices that others give away."""
+REMEDY = "rewrite the pod with dra-reconciler migrate"
+
+
+class Unserved(NamedTuple):
+    """Why a pod gets no devices for its extended resources, whatever is free."""
+
+    reason: str
+    message: str
+
+
+def unserved(pod: Pod, classes: Mapping[str, Any], rules: Semantics) -> Unserved | None:
+    """What stands against the special claim of a pod; None if nothing does, or if it needs none."""
+    served = served_by_classes(pod, classes)
+    if not served:
+        return None
+    names = ", ".join(served)
+    if not rules.has(EXTENDED_RESOURCES):
+        why = f"kube-scheduler makes no claim for {names} while the feature gate {EXTENDED_RESOURCES} is off"
+        return Unserved(OFF, f"{why}; {REMEDY}")
+    if gang_of(pod) is not None:
+        why = f"kube-scheduler chooses the devices for {names}, so they cannot be decided with a gang"
+        return Unserved(UNSAFE, f"{why}; {REMEDY}")
+    return None
 
 
 def special_claim(pod: Pod, served: Mapping[str, str]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from click.testing import CliRunner, Result
 from reconciler.cli import main
 from reconciler.embedded import serve
 from tests.tools import small_fleet
+from tests.tools.gangs import pod_group
 from tests.tools.processes import Overheard
 from tests.tools.short_manifests import CLASS, claim, gpus, node, pod, template, together
 
@@ -76,6 +77,47 @@ def test_a_claim_that_does_not_fit_has_a_reason(say):
 def test_devices_can_be_added(say):
     result = say(claim("c", 3), "--add", "@more", more=gpus("n3", 3))
     assert (result.exit_code, "n3" in result.stdout) == (0, True)
+
+
+_CLASS = yaml.safe_load(CLASS)
+SERVED = yaml.safe_dump({**_CLASS, "spec": {**_CLASS["spec"], "extendedResourceName": "nvidia.com/gpu"}})
+
+
+def asking(name: str, resource: str = "nvidia.com/gpu", **spec: object) -> str:
+    """A pod that asks for an extended resource, which is also one of Koordinator's."""
+    container = {"name": "c", "image": "i", "resources": {"limits": {resource: "2"}}}
+    made = small_fleet.pod(name, **spec)
+    return yaml.safe_dump({**made, "spec": {**made["spec"], "containers": [container]}})
+
+
+def test_a_class_serves_the_extended_resources_of_pods(say):
+    world = together(SERVED, gpus("n1", 2), gpus("n2", 3))
+    result = say(asking("p"), "--count", "2", world=world)
+    assert result.exit_code == 0, result.output
+    assert [line.split() for line in result.stdout.splitlines()[2:]][1:] == [
+        ["1", "default/p-extended-resources", "container-0-request-0", "gpu.example.com/n1/gpu-0", "n1"],
+        ["1", "default/p-extended-resources", "container-0-request-0", "gpu.example.com/n1/gpu-1", "n1"],
+        ["2", "default/p-extended-resources", "container-0-request-0", "gpu.example.com/n2/gpu-0", "n2"],
+        ["2", "default/p-extended-resources", "container-0-request-0", "gpu.example.com/n2/gpu-1", "n2"],
+    ]
+    result = say(asking("p"), "--count", "3", world=world)
+    assert (result.exit_code, "copy 3 does not fit: pod default/p: DevicesInUse" in result.stdout) == (
+        1,
+        True,
+    )
+
+
+def test_extended_resources_that_no_claim_is_made_for_are_refused_with_the_reason(say):
+    world = together(SERVED, gpus("n1", 2))
+    result = say(asking("p"), "--feature-gates", "DRAExtendedResource=false", world=world)
+    assert result.exit_code == 2
+    assert (
+        "makes no claim for nvidia.com/gpu while the feature gate DRAExtendedResource is off" in result.stderr
+    )
+    named = asking("p", "deviceclass.resource.kubernetes.io/gpu", schedulingGroup={"podGroupName": "g"})
+    asked = together(yaml.safe_dump(pod_group("g", 1)), named)
+    result = say(asked, world=world)
+    assert (result.exit_code, "ExtendedResourcesUnsafe" in result.stdout) == (1, True), result.output
 
 
 def test_claims_can_be_assumed_free(say):

@@ -11,8 +11,9 @@ from reconciler.allocation.explanation import Explanation
 from reconciler.allocation.gangs import kinds as gang_refusals
 from reconciler.allocation.reason_table import REASONS, UNKNOWN, remedy
 from reconciler.analysis.explain.explain import as_json, explain
+from reconciler.api.migrate import special_claims
 from reconciler.api.objects.plan import Reason
-from reconciler.control import planner, settler, special_claims
+from reconciler.control import planner, settler
 from reconciler.operations.findings import NOT_MANAGED
 from reconciler.plugins.koordinator import handler, refusals
 from reconciler.plugins.koordinator.reasons import IN_A_GANG
