@@ -12,7 +12,13 @@ from msgspec import Struct
 
 from reconciler.api.manifests.documents import Document, InvalidDocument, Origin, documents, invalid_document
 from reconciler.api.migrate.special_claims import served_by_classes, special_claim, with_special_claim
-from reconciler.api.objects.claims import POD_CLAIM, DeviceClass, ResourceClaim, ResourceClaimTemplate
+from reconciler.api.objects.claims import (
+    POD_CLAIM,
+    DeviceClass,
+    ResourceClaim,
+    ResourceClaimSpec,
+    ResourceClaimTemplate,
+)
 from reconciler.api.objects.core import Namespace, Pod, PodResourceClaimStatus, is_live
 from reconciler.api.objects.gangs import PodGroup, group_claims, unmade_claims
 from reconciler.api.objects.meta import ApiObject, ObjectKey, OwnerReference
@@ -123,13 +129,18 @@ def _entry(document: Document, number: int, warnings: list[str]) -> Entry:
         raw = with_label_keys(raw)
     warnings += [f"{document.origin}: {line}" for line in found]
     entry = Entry(document.origin, raw, reading.typed(raw), number)
-    if isinstance(entry.object, ResourceClaim | ResourceClaimTemplate):
-        _check_derived(raw)
+    if isinstance(entry.object, ResourceClaim):
+        _check_derived(raw, entry.object.spec)
+    elif isinstance(entry.object, ResourceClaimTemplate):
+        _check_derived(raw, entry.object.spec.spec)
     return entry
 
 
-def _check_derived(raw: Mapping[str, Any]) -> None:
+def _check_derived(raw: Mapping[str, Any], read: ResourceClaimSpec) -> None:
     """Raise Malformed for derived attributes of a claim or template that a server would refuse."""
+    wants = [one for request in read.devices.requests for one in (request.exactly, *request.first_available)]
+    if not any(one is not None and one.derived_attributes for one in wants):
+        return  # as in most claims
     root = Field(raw)
     spec = root["spec"]["spec"] if raw["kind"] == "ResourceClaimTemplate" else root["spec"]
     check_derived(spec["devices"], Refuses())

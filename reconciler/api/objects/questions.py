@@ -51,7 +51,8 @@ class AskedSet(Own):
     @property
     def pod(self) -> dict[str, Any]:
         """One of them, as a manifest."""
-        kept = {key: self.template.metadata.get(key) for key in ("labels", "annotations")}
+        given = self.template.metadata
+        kept = {key: given[key] for key in ("labels", "annotations") if given.get(key) is not None}
         metadata = {**kept, "name": f"{UNLIKE_PODS}{self.name}", "namespace": self.namespace or "default"}
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": self.template.spec}
 

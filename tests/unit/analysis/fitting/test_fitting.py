@@ -9,8 +9,9 @@ from reconciler.analysis.fitting.question import Fit, question_in
 from reconciler.analysis.world import world_of
 from reconciler.api.manifests.bundle import bundle
 from reconciler.api.manifests.documents import Document, Origin
-from reconciler.api.objects.questions import MAX_PODS, MAX_SETS
+from reconciler.api.objects.questions import MAX_PODS, MAX_SETS, AskedSet
 from reconciler.api.objects.semantics import Semantics
+from reconciler.api.objects.validating import without_nulls
 from reconciler.api.versions.reading import read
 from reconciler.errors import Rejected
 from tests.tools.examples import scaled
@@ -159,6 +160,16 @@ def test_pods_that_exclude_each_other_need_nodes_of_their_own():
     found = ask(FLEET, pods("before", 2), asked, pods("after", 4))
     assert nodes(found)[1] == ["b", "c"]
     assert found.sets[2].fits == 4
+
+
+@pytest.mark.parametrize("given", [{}, {"labels": None, "name": "x"}, {"labels": {"app": "s"}}])
+def test_the_pod_of_a_set_has_no_nulls(given: dict[str, Any]):
+    """A null would have it read twice; names and what else is given of its metadata do not count."""
+    asked = pods("s", 1)
+    asked["template"]["metadata"] = given
+    metadata = AskedSet.model_validate(asked).pod["metadata"]
+    expected = {"name": "fit s", "namespace": "default", "labels": given.get("labels")}
+    assert metadata == without_nulls(expected)
 
 
 def test_a_claim_of_an_unknown_class_is_explained():
