@@ -25,6 +25,12 @@ pytestmark = pytest.mark.loopback
 BASE = ROOT / "deploy" / "base"
 
 
+@pytest.fixture(autouse=True)
+def _as_important_as_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that gives way to all other processes takes minutes on a busy machine."""
+    monkeypatch.setattr(findings, "NICENESS", 0)
+
+
 async def test_findings_become_metrics_and_events_on_slices():
     cluster = Cluster([device_class(), node("a"), devices("a", "d0")])
     cluster.api.load([part("half", {"name": "x"}, count=2)])
