@@ -103,8 +103,7 @@ class Fence:
         """Whether a predecessor may be giving back a claim of a gang."""
         if SEAT not in claim.metadata.annotations or claim.status.reserved_for or not is_ours(claim):
             return False
-        users = (self._intake.store.pods.get(key) for key in self._intake.roster.users(claim.key))
-        return any(pod is not None and pod.gated for pod in users)
+        return self._intake.is_gated(claim.key)
 
     def _gated(self) -> list[ObjectKey]:
         """Gated pods whose gate may be about to go, with nothing held (EXT-5)."""

@@ -237,6 +237,11 @@ class Intake:
         if known is not None and known.metadata.uid == pod.metadata.uid:
             self.apply(self.early.within(changes.Changed("Pod", pod)))
 
+    def is_gated(self, claim: ObjectKey) -> bool:
+        """Whether a gated pod names a claim."""
+        pods = (self.store.pods.get(key) for key in self.roster.users(claim))
+        return any(pod is not None and pod.gated for pod in pods)
+
     def skips(self, key: ObjectKey, uid: str, version: str) -> bool:
         """Whether a watch event tells nothing new: the store has the claim in this version or a later one,
         nearly always from the response to our own write.

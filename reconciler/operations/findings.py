@@ -230,12 +230,10 @@ class UnmanagedClaims:
         self._reported = (self._reported | new) & self._seen
 
     def _unmanaged(self) -> Iterator[ResourceClaim]:
-        store, roster = self._intake.store, self._intake.roster
-        for claim in store.claims.values():
+        for claim in self._intake.store.claims.values():
             if claim.allocation is not None or claim.deleting or self._ours.claims(claim):
                 continue
-            pods = (store.pods.get(key) for key in roster.users(claim.key))
-            if not any(pod is not None and pod.gated for pod in pods):
+            if not self._intake.is_gated(claim.key):
                 yield claim
 
     def _notice(self, claim: ResourceClaim) -> Notice:

@@ -306,10 +306,7 @@ class ObjectCounts:
         """Whether we have to allocate a claim: it is ours, or of a gated pod."""
         if claim.allocation is not None or claim.deleting or claim.metadata.creation_timestamp is None:
             return False
-        if self._ours.claims(claim):
-            return True
-        users = (self._intake.store.pods.get(key) for key in self._intake.roster.users(claim.key))
-        return any(pod is not None and pod.gated for pod in users)
+        return self._ours.claims(claim) or self._intake.is_gated(claim.key)
 
     def _oldest(self) -> Values:
         return [] if self.oldest is None else [((), self.oldest)]
