@@ -108,6 +108,10 @@ def _move(unit: Unit, freed: Pods, occupants: Occupants, trial: Trial) -> Move:
         wanted = WantedGang(_question(unit, by_order, occupants, trial))
     answer = wanted.place(trial)
     if isinstance(answer, NoFit):
+        rules = occupants.gangs[unit.gang].rules if unit.gang is not None else None
+        if rules is not None and not rules.groups and rules.least < len(unit.pods):
+            why = f"All {len(unit.pods)} pods of the gang have to move; it needs {rules.least} to run"
+            answer = answer._replace(message=f"{answer.message}. {why}")
         return Move(unit, (), answer)
     settle(answer, wanted.pods, trial)
     return Move(unit, answer)

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -83,7 +84,7 @@ _CLASS = yaml.safe_load(CLASS)
 SERVED = yaml.safe_dump({**_CLASS, "spec": {**_CLASS["spec"], "extendedResourceName": "nvidia.com/gpu"}})
 
 
-def asking(name: str, resource: str = "nvidia.com/gpu", **spec: object) -> str:
+def asking(name: str, resource: str = "nvidia.com/gpu", **spec: Any) -> str:
     """A pod that asks for an extended resource, which is also one of Koordinator's."""
     container = {"name": "c", "image": "i", "resources": {"limits": {resource: "2"}}}
     made = small_fleet.pod(name, **spec)

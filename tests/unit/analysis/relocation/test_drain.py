@@ -26,8 +26,9 @@ from reconciler.cli.drain import print_drain
 from reconciler.errors import Rejected
 from tests.tools.builders import Object, gpu_slice, version
 from tests.tools.examples import examples
+from tests.tools.gangs import pod_group
 from tests.tools.room_worlds import room_world
-from tests.tools.small_fleet import DRIVER, budget, claim, device_class, held, node, pod
+from tests.tools.small_fleet import DRIVER, budget, claim, device_class, devices, held, node, pod
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}
 
@@ -150,6 +151,24 @@ def test_devices_are_drained_where_the_node_stays(matches: Any):
     (step,) = answer.steps
     assert [place.node for place in step.move.places] == ["b"]
     assert answer.empties
+
+
+def test_a_group_that_leaves_whole_has_to_find_places_for_all_of_it():
+    """One pod alone would be enough to run, but nobody may lose a place."""
+    group = pod_group("g", 1)
+    group["spec"]["disruptionMode"] = {"all": {}}
+    objects = [device_class(), group]
+    for at in range(2):
+        one = claim(f"c{at}")
+        one["status"] = held(DRIVER, f"n{at}", "gpu-0", on=f"n{at}")
+        member = pod(f"p{at}", f"c{at}", gates=(), nodeName=f"n{at}", schedulingGroup={"podGroupName": "g"})
+        member["metadata"]["ownerReferences"] = [OWNER]
+        objects += [node(f"n{at}"), devices(f"n{at}", "gpu-0"), one, member]
+    world = world_of([*filter(None, map(read, objects))], Semantics())
+    (step,) = drain(world, without_nodes(frozenset(["n0"]), world)).stuck
+    assert step.move.refusal is not None
+    assert step.move.refusal.message.startswith("1 of 2 pods fit together at most; 2 are needed")
+    assert step.move.refusal.message.endswith("All 2 pods of the gang have to move; it needs 1 to run")
 
 
 def test_what_belongs_to_the_node_stays_and_claims_without_pods_are_named():
