@@ -161,7 +161,8 @@ class Waiting:
             return list(self._wants)
         if not delta.freed and not delta.classes:
             return ()
-        self._changes.update(map(_class, delta.classes), freed=bool(delta.freed))
+        for sort in (*map(_class, delta.classes), *["freed"] * bool(delta.freed)):
+            self.changed(sort)
         return [unit for unit, wants in self._wants.items() if _concerns(delta, wants)]
 
     def woken_by_pods(self, hosted: Hosted) -> Iterable[Unit]:
