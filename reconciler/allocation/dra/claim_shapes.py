@@ -25,7 +25,6 @@ from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.plan import Plan
 from reconciler.state.caches import Cache, Recent, derived
 from reconciler.state.devices.fleet import Fleet
-from reconciler.state.devices.node_views import SelectedNodes
 from reconciler.state.devices.snapshot import Snapshot, Topology, View
 
 
@@ -163,11 +162,8 @@ class _OptionCounts(Struct):
     wanted: Amounts
     """() devices that a node must have; 0 for mode All, which has no minimum. An int compares slower"""
     current: Available | None = None
-    _selected: SelectedNodes | None = None
-    """None if no device that could be taken has a node selector"""
-    _counted: Amounts = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """(Q,) the counts by selector of which `_reached` is the sum"""
-    _reached: Amounts = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    selected: tuple[Rows, Rows] | None = None
+    """(M,) positions of nodes and (M,) codes of the selectors of its devices that match them; None without"""
 
     @classmethod
     def of(cls, option: RequestOption) -> "_OptionCounts":
@@ -180,21 +176,13 @@ class _OptionCounts(Struct):
             current.follow(snapshot)
             return False
         current = self.current = available(self.option, snapshot)
-        far = not current.local and (snapshot.fleet.codes["selector"][current.concerned] >= 0).any()
-        self._selected = snapshot.topology.selected if far else None
-        self._counted = np.zeros_like(current.per_selector)
-        self._reached = np.zeros(len(snapshot.topology.order), dtype=np.int64)
+        self.selected = None
+        own = snapshot.fleet.codes["selector"][current.concerned]
+        if not current.local and (own >= 0).any():
+            nodes, selectors = snapshot.topology.selected.pairs
+            kept = np.isin(selectors, own)
+            self.selected = nodes[kept].astype(np.intp), selectors[kept].astype(np.intp)
         return True
-
-    def reached(self) -> Amounts:
-        """(N,) devices that each node reaches by their node selectors. The cost depends on what changed."""
-        if self._selected is not None:
-            now = _current(self).per_selector
-            changed = np.flatnonzero(now != self._counted).astype(np.int32)
-            pairs, of = self._selected.by_selector.of_each(changed)
-            np.add.at(self._reached, self._selected.pairs[0][pairs], (now - self._counted)[changed][of])
-            self._counted[changed] = now[changed]
-        return self._reached
 
 
 MANY = 1_000
@@ -284,9 +272,11 @@ class NodeFilter:
         current = _current(counts)
         if current.local:  # fewer numbers are compared than looked up
             return (current.per_node >= counts.wanted).take(self._codes)
-        enough: Mask = (
-            current.per_node.take(self._codes) + counts.reached() >= counts.wanted - current.spanning
-        )
+        have = current.per_node[self._codes] + current.spanning
+        if counts.selected is not None:
+            nodes, selectors = counts.selected
+            have = have + np.bincount(nodes, current.per_selector[selectors], len(have))
+        enough: Mask = have >= counts.wanted
         return enough
 
     def in_order(self, among: Mask) -> Iterator[tuple[int, int]]:

@@ -6,7 +6,6 @@ from itertools import chain
 
 import numpy as np
 
-from kernels.groups import Inverse, invert
 from kernels.types import Codes
 from reconciler.api.objects.semantics import Semantics
 from reconciler.state.devices.encoding.block import Block
@@ -138,8 +137,3 @@ class SelectedNodes:
         if len(numbers):
             numbers = numbers[np.concatenate([[True], numbers[1:] != numbers[:-1]])]
         return (numbers // known).astype(np.int32), (numbers % known).astype(np.int32)
-
-    @cached_property
-    def by_selector(self) -> Inverse:
-        """Code of a selector -> positions in `pairs`."""
-        return invert(self.pairs[1], len(self._selectors.values))
