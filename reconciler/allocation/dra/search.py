@@ -6,7 +6,6 @@ The search skips branches that the bounds exclude, and devices equal to one that
 solution or an error.
 """
 
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -84,6 +83,9 @@ PROOF_INTERVAL = 16
 """Then at one dead end in so many."""
 CAREFUL = 2
 """Choices that are tested by a proof before they are made, after one that was in vain."""
+
+FEWEST_AT_ONCE = 3
+"""Choices that one proof excludes together, at least: it takes longer than a proof for one"""
 
 
 class _Node(Struct):
@@ -199,23 +201,26 @@ class Search:
         """How many of the next choices of a request, from the first on, are in vain.
 
         After one that is in vain, a proof often excludes all others of its group of devices, and later those
-        of the next groups, too.
+        of the next groups, too. If not, all but the last of these are tested one by one.
         """
         of = self._proofs.groups.of[choices]
         ends = [*(np.flatnonzero(of[1:] != of[:-1]) + 1).tolist(), len(choices)]
         begin = opened = 0  # of those before `opened`, one is not known to be in vain
-        groups = 1
+        fewest = FEWEST_AT_ONCE
         while begin < len(choices) and begin + 1 != opened:
-            if not self._are_vain(slot, candidates, state, needed, choices[begin : begin + 1]):
+            at = int(choices[begin])
+            following = choose(self.problem, state, slot, candidates, at)
+            after = candidates.place_of(at) + 1
+            if not self._proves_impossible(_Node(slot, candidates, needed - 1, after, following)):
                 break
             begin += 1
-            end = ends[min(bisect_left(ends, begin) + groups - 1, len(ends) - 1)]
-            if begin < opened or begin == end:
+            end = next((end for end in ends if end >= begin + fewest), len(choices))
+            if begin < opened or end - begin < FEWEST_AT_ONCE:
                 continue
             if self._are_vain(slot, candidates, state, needed, choices[begin:end]):
-                begin, groups = end, 2 * groups
+                begin, fewest = end, 2 * fewest
             else:
-                opened, groups = end if groups == 1 else 0, 1
+                opened, fewest = end if fewest == FEWEST_AT_ONCE else 0, FEWEST_AT_ONCE
         return begin
 
     def _are_vain(self, slot: int, candidates: Candidates, state: State, needed: int, choices: Rows) -> bool:
