@@ -385,6 +385,10 @@ class Planner:
         refused = self._store.refused.get(("ResourceClaim", key))
         return None if refused is None else Blocked((key,), "ClaimRefused", refused)
 
+    def owns(self, claim: ResourceClaim) -> bool:
+        """Whether all devices that a claim holds are ours: another controller may own other drivers."""
+        return self._ours.trespass(claim, claim.allocation) is None
+
     def allowed(self, claims: tuple[ResourceClaim, ...]) -> Blocked | None:
         """Why claims may not be allocated, judging by their classes; None if they may."""
         if self._ours.alone:

@@ -271,14 +271,19 @@ class GangPlanner:
             return False
 
     def _returned(self, gang: GangKey, gated: Sequence[Pod]) -> Seats:
-        """What was written for gated members, and is not used by others."""
+        """What was written for gated members, and is not used by others.
+
+        Nothing if another controller owns their devices: it may be writing the rest.
+        """
         own = {pod.key for pod in gated}
         keys = dict.fromkeys(key for pod in gated for key in claims_of(pod))
         found = (self._store.claims.get(key) for key in keys if self._roster.users(key) <= own)
-        claims = (claim for claim in found if claim is not None and not claim.deleting)
+        claims = [c for c in found if c is not None and not c.deleting and self._is_seat(c, gang)]
+        if not all(map(self._claims.owns, claims)):
+            return Seats(gang)
         return Seats(
             gang,
-            tuple(c for c in claims if self._is_seat(c, gang) and not c.status.reserved_for),
+            tuple(claim for claim in claims if not claim.status.reserved_for),
             tuple(pod for pod in gated if SEAT in pod.metadata.annotations),
         )
 

@@ -112,6 +112,16 @@ async def test_seats_are_given_back_when_pods_are_missing():
     assert step.why == "1 of 2 pods exist"
 
 
+async def test_what_a_controller_of_other_drivers_allocated_is_not_given_back():
+    theirs = {"alone": False, "drivers": frozenset({"other.example.com"})}
+    alone = (seat("a", "n0"), annotated("p0", "a", size=2))
+    assert reason(next_of(*alone, **theirs)) == "GangIncomplete"
+    step = next_of(*alone, claim("b"), annotated("p1", "b", size=2), **theirs)
+    assert isinstance(step, Solve)
+    assert not step.returned
+    assert isinstance(next_of(*alone, alone=False, drivers=frozenset({DRIVER})), GiveBack)
+
+
 async def test_what_others_allocated_is_not_given_back():
     theirs = {**claim("a", managed=False), "status": held(DRIVER, "n0", "d0", on="n0")}
     assert reason(next_of(theirs, annotated("p0", "a", size=2))) == "GangIncomplete"
