@@ -58,6 +58,8 @@ class Gang(Struct, frozen=True):
     """What it needs, or why it cannot be placed anywhere"""
     placed: Mapping[str, Placed] = {}
     """The members that keep their place, by their group"""
+    of_plugin: Pod | None = None
+    """A member that requests devices of a plugin, unless a class serves them"""
 
     @property
     def name(self) -> str:
@@ -84,8 +86,7 @@ _ALL_KNOWN = KindsOnDemand(None)
 def with_gangs(units: Sequence[Unit], groups: PodGroups, *, of_plugins: bool) -> Iterator[Unit | Gang]:
     """The units in their order; the pods of a gang as one, in the place of its first pod.
 
-    Raises Rejected for a gang whose rules cannot be used, but not for a gate that is off, and if its pods
-    request devices of a plugin.
+    Raises Rejected for a gang whose rules cannot be used, but not for a gate that is off.
     """
     members: dict[gangs.GangKey, list[Unit]] = {}
     for unit in units:
@@ -100,11 +101,9 @@ def with_gangs(units: Sequence[Unit], groups: PodGroups, *, of_plugins: bool) ->
                 yield unit
         elif gang in members:
             found = members.pop(gang)
-            for pod in [one.pod for one in found if of_plugins and one.pod is not None]:
-                if (plugin := serving(pod)) is not None:
-                    why = f"requests {plugin.title}; gangs may use ResourceClaims only"
-                    raise Malformed(f"Pod {pod.key}", "", why)
-            yield Gang(gang, tuple(found), known)
+            pods = (one.pod for one in found if of_plugins and one.pod is not None)
+            of_plugin = next((pod for pod in pods if serving(pod) is not None), None)
+            yield Gang(gang, tuple(found), known, of_plugin=of_plugin)
 
 
 def waiting_gang(pod: Pod | None, groups: PodGroups | None = None) -> gangs.GangKey | None:
@@ -233,12 +232,17 @@ def with_special_claims(
 ) -> Unit | Gang:
     """A unit with the claim that kube-scheduler would make for the extended resources that classes serve.
 
-    Gangs get none. Raises Rejected if the feature gate is off.
+    Gangs get none. Raises Rejected if the feature gate is off, and if a gang requests devices of a plugin.
     """
     if isinstance(unit, Gang):
         pods = [one.pod for one in unit.members if one.pod is not None]
         none = next(filter(None, (unserved(pod, classes, rules) for pod in pods)), None)
-        return unit if none is None else structs.replace(unit, rules=NoRules(none.reason, none.message))
+        if none is not None:
+            return structs.replace(unit, rules=NoRules(none.reason, none.message))
+        if unit.of_plugin is not None and (plugin := serving(unit.of_plugin)) is not None:
+            why = f"requests {plugin.title}; gangs may use ResourceClaims only"
+            raise Malformed(f"Pod {unit.of_plugin.key}", "", why)
+        return unit
     pod = unit.pod
     served = served_by_classes(pod, classes) if pod is not None and not pod.special_claim else {}
     if pod is None or not served:

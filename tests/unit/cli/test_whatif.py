@@ -115,10 +115,10 @@ def test_extended_resources_that_no_claim_is_made_for_are_refused_with_the_reaso
     assert (
         "makes no claim for nvidia.com/gpu while the feature gate DRAExtendedResource is off" in result.stderr
     )
-    named = asking("p", "deviceclass.resource.kubernetes.io/gpu", schedulingGroup={"podGroupName": "g"})
-    asked = together(yaml.safe_dump(pod_group("g", 1)), named)
-    result = say(asked, world=world)
-    assert (result.exit_code, "ExtendedResourcesUnsafe" in result.stdout) == (1, True), result.output
+    for resource in ("deviceclass.resource.kubernetes.io/gpu", "nvidia.com/gpu"):
+        named = asking("p", resource, schedulingGroup={"podGroupName": "g"})
+        result = say(together(yaml.safe_dump(pod_group("g", 1)), named), world=world)
+        assert (result.exit_code, "ExtendedResourcesUnsafe" in result.stdout) == (1, True), result.output
 
 
 def test_claims_can_be_assumed_free(say):
