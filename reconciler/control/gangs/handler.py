@@ -1,7 +1,7 @@
 """Reconciles gangs: places enough of their gated pods together, writes that, then removes the gates."""
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 
 from msgspec import Struct
@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from reconciler.allocation.gangs.kinds import GangGranted, GangUnsatisfied, Seat
 from reconciler.api.objects import gangs
+from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Plan, Reason
@@ -112,6 +113,8 @@ class GangGrant(Struct, frozen=True):
 
     solve: Solve
     granted: GangGranted
+    claims: Mapping[ObjectKey, ResourceClaim]
+    """Those of the plans, as they were decided: one that is deleted before its write began is `Gone`"""
 
 
 class GangRefusal(Struct, frozen=True):
@@ -208,7 +211,9 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
             if kept := self._planner.kept(question.question.gang, answer.left_out):
                 why = "the other pods of the gang fit elsewhere"
                 return Act(partial(self._writer.give_back, kept, why))
-            return Given(GangGrant(question, self._marked(question, answer)))
+            planned = [plan.claim for seat in answer.seats for plan in seat.plans]
+            decided = {key: self._store.claims[key] for key in planned}
+            return Given(GangGrant(question, self._marked(question, answer), decided))
         claims = [claim for member in question.question.members for claim in member.claims]
         classes = frozenset(name for claim in claims for _, name in classes_of(claim))
         room = not _is_error(answer.reason)
@@ -236,7 +241,7 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
         """All claims, then the nodes of pods that no allocation pins. The gates are another turn's work."""
         solve, granted = grant.solve, grant.granted
         unpinned = self._unpinned(grant)
-        pairs = [(plan, self._store.claims[plan.claim]) for seat in granted.seats for plan in seat.plans]
+        pairs = [(plan, grant.claims[plan.claim]) for seat in granted.seats for plan in seat.plans]
         pod_of = {plan.claim: seat.pod for seat in granted.seats for plan in seat.plans}
 
         def written(plan: Plan) -> None:

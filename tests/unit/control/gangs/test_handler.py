@@ -6,22 +6,30 @@ from typing import Any
 import pytest
 
 from reconciler.aio.queue import Queue
+from reconciler.allocation.dra.budget import UNLIMITED
 from reconciler.api.objects.changes import Changed
+from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.gangs import SEAT, GangKey, GangSource, SeatMark
 from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.plan import Plan
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cluster.pod_writer import PodWriter
-from reconciler.control.gangs.handler import GangWriter
-from reconciler.control.gangs.planner import Place, UngateAll
+from reconciler.control.gangs.handler import GangHandler, GangWriter
+from reconciler.control.gangs.planner import GangPlanner, Place, Solve, UngateAll
+from reconciler.control.gangs.search import Answer, GangSearch
+from reconciler.control.handler import Ask, Decided, Given
 from reconciler.control.intake import Intake
+from reconciler.control.ownership import Ownership
+from reconciler.control.planner import Planner
+from reconciler.control.settler import Settler
 from reconciler.control.units import Unit, gang_unit
-from reconciler.errors import Undecided
+from reconciler.errors import Gone, Undecided
 from reconciler.state.store import Store
 from tests.tools.gangs import annotated, grouped, pod_group
 from tests.tools.scripted_loop import NoWriter
-from tests.tools.small_fleet import claim
-from tests.tools.unit_pictures import as_pod, intake, put, remove
+from tests.tools.small_fleet import claim, device_class, devices, node
+from tests.tools.unit_pictures import as_pod, intake, key, put, remove
 
 GANG_UNIT = gang_unit(GangKey("default", GangSource.ANNOTATION, "g"))
 
@@ -129,3 +137,45 @@ async def test_the_node_of_a_pod_is_recorded_for_a_successor():
     found.take(Changed("Pod", pod))
     await GangWriter(found, NoWriter(), pods, lambda _: None).record(G, SeatMark(G, 2, "n1"), pod)
     assert pods.applied == [{"metadata": {"annotations": {SEAT: "annotation/g 2 n1"}}}]
+
+
+class AtOnce(GangSearch):
+    """Answers in the turn that asks, however long that takes."""
+
+    def answer(self, solve: Solve) -> Answer:
+        return self.on_loop(solve, UNLIMITED)
+
+
+class Deleted(NoWriter):
+    """The server has no claim any more."""
+
+    async def write(self, plan: Plan, claim: ResourceClaim) -> ResourceClaim:  # noqa: ARG002
+        raise Gone("deleted")
+
+
+async def test_a_claim_that_goes_before_its_write_began_leaves_nothing_of_the_gang_assumed():
+    gang = [annotated("p0", "a", size=2), annotated("p1", "b", size=2)]
+    fleet = [device_class(), node("n0"), devices("n0", "d0", "d1"), claim("a", managed=False)]
+    found, owned = intake(*fleet, claim("b", managed=False), *gang), Ownership(alone=True)
+    claims = Planner(found.store, found.roster, found.placement, owned, found.reclaimed)
+    pods = Pods(as_pod(gang[0]))
+    serving = GangHandler(
+        found,
+        GangPlanner.of(found, claims),
+        AtOnce(found, owned, steps=1000),
+        Settler(found, Deleted(), lambda _: None),
+        GangWriter(found, NoWriter(), pods, lambda _: None),
+        clock=lambda: 0.0,
+        report=lambda _: None,
+    )
+    asked = serving.next(GANG_UNIT)
+    assert isinstance(asked, Ask)
+    (given,) = serving.decide(asked.question, ())
+    assert isinstance(given, Given)
+    uids = [found.store.claims[key(name)].metadata.uid for name in ("a", "b")]
+    serving.assume(given.grant)
+    assert all(found.store.assumed(uid) for uid in uids)
+    remove(found, "ResourceClaim", "a")
+    with pytest.raises(Gone):
+        await serving.write(given.grant, Decided("d1", 0.0))
+    assert not any(found.store.assumed(uid) for uid in uids)

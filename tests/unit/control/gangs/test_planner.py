@@ -113,7 +113,7 @@ async def test_seats_are_given_back_when_pods_are_missing():
 
 
 async def test_what_a_controller_of_other_drivers_allocated_is_not_given_back():
-    theirs = {"alone": False, "drivers": frozenset({"other.example.com"})}
+    theirs: dict[str, Any] = {"alone": False, "drivers": frozenset({"other.example.com"})}
     alone = (seat("a", "n0"), annotated("p0", "a", size=2))
     assert reason(next_of(*alone, **theirs)) == "GangIncomplete"
     step = next_of(*alone, claim("b"), annotated("p1", "b", size=2), **theirs)
