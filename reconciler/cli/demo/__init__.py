@@ -58,6 +58,10 @@ class DemoState:
         self.pods: dict[ObjectKey, Pod] = {}
         self.claims: dict[ObjectKey, ResourceClaim] = {}
         self._listed: set[str] = set()
+        self._start = 0.0
+
+    def start(self) -> None:
+        """The reconciler starts now."""
         self._start = asyncio.get_running_loop().time()
 
     def on_decision(self, decision: Decision) -> None:
@@ -86,6 +90,12 @@ class DemoState:
             case Removed(key=key) | Refused(key=key):
                 (self.pods if change.kind == "Pod" else self.claims).pop(key, None)
         self.changed.set()
+
+    @property
+    def claims_made(self) -> bool:
+        """Whether every pod names its claims, those of templates included."""
+        named = (name for pod in self.pods.values() for name in pod.claim_names().values())
+        return self._listed.issuperset(WATCHED) and all(named)
 
     @property
     def settled(self) -> bool:
@@ -171,20 +181,30 @@ async def play(raws: Sequence[dict[str, Any]], console: Console) -> None:
         client = Client(transport)
         served = await discover(client)
         async with asyncio.TaskGroup() as group:
-            group.create_task(
-                app.run(Settings(embedded=True), transport, stop=stop, on_decision=state.on_decision),
-                name="reconciler",
-            )
 
             async def watch(kind: str) -> None:
                 await forever(kind, follow(client, served[kind], sink=state.on_change, random=random))
 
             watches = [group.create_task(watch(kind), name=f"watch {kind}") for kind in WATCHED]
+            await _until_claims_are_made(state)
+            state.start()
+            group.create_task(
+                app.run(Settings(embedded=True), transport, stop=stop, on_decision=state.on_decision),
+                name="reconciler",
+            )
             await _until_settled(state, console)
             stop.set()
             for task in watches:
                 task.cancel()
         print_conclusion(state, console)
+
+
+async def _until_claims_are_made(state: DemoState) -> None:
+    """Else a pod might be decided before one of higher priority has a claim, on a slow machine."""
+    async with asyncio.timeout(MAX_SECONDS):
+        while not state.claims_made:
+            state.changed.clear()
+            await state.changed.wait()
 
 
 async def _until_settled(state: DemoState, console: Console) -> None:
