@@ -211,6 +211,34 @@ async def test_a_watch_that_nobody_takes_any_more_is_closed(how):
     assert task.cancelled() is (how == "cancelled")
 
 
+@pytest.mark.parametrize("late", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"], ids=["head", "body"])
+async def test_a_request_that_is_cancelled_as_its_time_ends_is_cancelled(late):
+    """Both are due in one round of the loop, its own end first."""
+    seconds, loop = 0.2, asyncio.get_running_loop()
+
+    async def ask(address: str) -> None:
+        async with connect(server=f"http://{address}") as transport:
+            await transport.send(Request("GET", "/x", timeout=seconds))
+
+    async with asyncio.timeout(PATIENCE), saying(late) as (address, _):
+        task = asyncio.create_task(ask(address))
+        loop.call_later(seconds * 1.2, task.cancel)
+        await asyncio.sleep(seconds / 2)
+        busy_until = loop.time() + seconds
+        while loop.time() < busy_until:
+            pass
+        await asyncio.wait([task])
+    assert task.cancelled()
+
+
+async def test_a_request_without_an_answer_ends_in_time():
+    async with saying(b"") as (address, _), connect(server=f"http://{address}") as transport:
+        for method, error in (("GET", Retry), ("PATCH", Undecided)):
+            with pytest.raises(error, match="no answer in time") as told:
+                await transport.send(Request(method, "/x", timeout=0.1))
+            assert type(told.value) is error
+
+
 async def test_a_server_that_never_shakes_hands_is_given_up(monkeypatch):
     monkeypatch.setattr(http, "CONNECT_SECONDS", 0.2)
     async with asyncio.timeout(PATIENCE), saying(b"") as (address, closed):
