@@ -194,8 +194,7 @@ def _pod_set(asked: AskedSet, pod: Pod, templates: Mapping[ObjectKey, Entry]) ->
         claim = _claim(pod, entry.name, templates[key])
         made.append(claim)
         statuses.append(PodResourceClaimStatus(name=entry.name, resource_claim_name=claim.key.name))
-    status = pod.status.model_copy(update={"resource_claim_statuses": tuple(statuses)})
-    pod = pod.model_copy(update={"status": status})
+    pod = pod.replacing("status", resource_claim_statuses=tuple(statuses))
     tiers = tuple(Tier(one.key, one.required) for one in asked.topology)
     return PodSet(asked.name, asked.count, asked.min_count, pod, tuple(made), tuple(named), tiers)
 
@@ -204,5 +203,4 @@ def _claim(pod: Pod, entry: str, template: Entry) -> ResourceClaim:
     """The claim of a pod from a template, whose spec was read once already."""
     assert isinstance(template.object, ResourceClaimTemplate)
     metadata = claim_from_template(pod, entry, template.raw)["metadata"]
-    made = ResourceClaim.model_validate({"metadata": metadata, "spec": {}})
-    return made.model_copy(update={"spec": template.object.spec.spec})
+    return ResourceClaim.model_validate({"metadata": metadata, "spec": template.object.spec.spec})

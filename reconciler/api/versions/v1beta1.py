@@ -72,8 +72,9 @@ def refuse_removed(spec: Any, subject: str, where: str) -> None:
 
     Without the field, the claim would get what it does not ask for, or nothing and be ready.
     """
+    given = mapping(spec)
     for key in REMOVED:
-        if mapping(spec).get(key):
+        if given.get(key):
             raise Malformed(
                 subject,
                 f"{where}.{key}",

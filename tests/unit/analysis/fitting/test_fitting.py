@@ -9,6 +9,7 @@ from reconciler.analysis.fitting.question import Fit, question_in
 from reconciler.analysis.world import world_of
 from reconciler.api.manifests.bundle import bundle
 from reconciler.api.manifests.documents import Document, Origin
+from reconciler.api.objects.claims import ResourceClaimTemplate
 from reconciler.api.objects.questions import MAX_PODS, MAX_SETS, AskedSet
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.validating import without_nulls
@@ -184,6 +185,19 @@ def test_a_claim_of_an_unknown_class_is_explained():
         (found,) = fit(question, trial).sets
     assert found.short is not None
     assert found.short.reason == "ClassNotFound"
+
+
+def test_the_claims_of_sets_from_one_template_have_its_spec():
+    raw = {
+        "apiVersion": "dra-reconciler.io/v1alpha1",
+        "kind": "FitRequest",
+        "podSets": [pods("a", 1, gpus="one"), pods("b", 1, gpus="one")],
+    }
+    found = bundle([Document(Origin("test"), one) for one in (raw, template("one"))])
+    (made,) = found.of(ResourceClaimTemplate)
+    claims = [claim for one in question_in(found).sets for claim in one.claims]
+    assert [claim.key.name for claim in claims] == ["fit a-gpu", "fit b-gpu"]
+    assert all(claim.spec is made.spec.spec for claim in claims)
 
 
 @pytest.mark.parametrize(

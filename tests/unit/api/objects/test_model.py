@@ -12,9 +12,9 @@ import semver
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.api.objects.core import Node, Pod
+from reconciler.api.objects.core import Node, Pod, PodSpec
 from reconciler.api.objects.meta import ApiObject, ObjectMeta, time_of
-from reconciler.api.objects.model import value
+from reconciler.api.objects.model import aliases_of, value
 from reconciler.api.objects.semantics import (
     BINDING_CONDITIONS,
     DEVICE_STATUS,
@@ -38,6 +38,12 @@ def test_a_key_is_computed_once_and_does_not_count_as_a_field():
     assert one.key is one.key
     assert one == other
     assert one.to_json() == other.to_json()
+
+
+def test_names_of_fields_are_made_once_for_each_class():
+    assert aliases_of(Pod) is aliases_of(Pod)
+    assert "nodeName" in aliases_of(PodSpec)
+    assert "nodeName" not in aliases_of(Pod)
 
 
 @pytest.mark.parametrize("model", [Pod, ResourceSlice])
