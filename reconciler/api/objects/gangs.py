@@ -148,6 +148,7 @@ class _GroupSpec(Model):
     priority: Int | None = None
     """Counts instead of that of its pods, which Kubernetes wants to be equal"""
     preemption_policy: Str | None = None
+    priority_class_name: Str | None = None
 
     @property
     def leaves_whole(self) -> bool:

@@ -62,11 +62,11 @@ HARMLESS: Mapping[type, str] = {
     core.Taint: "timeAdded",
     core.Toleration: "tolerationSeconds",
     gangs.CompositePodGroup: "status",
-    gangs.CompositePodGroupSpec: "priorityClassName workloadRef",
+    gangs.CompositePodGroupSpec: "workloadRef",
     gangs.CompositeSchedulingPolicy: "basic",
     gangs.CoschedulingPodGroup: "status",
     gangs.CoschedulingPodGroupSpec: "minResources scheduleTimeoutSeconds",
-    gangs.PodGroupSpec: "priorityClassName workloadRef",  # admission turns the former into a priority
+    gangs.PodGroupSpec: "workloadRef",
     gangs.PodGroupStatus: "conditions",
     gangs.SchedulingPolicy: "basic",
     meta.ObjectMeta: "deletionGracePeriodSeconds generateName managedFields selfLink",

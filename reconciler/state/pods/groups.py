@@ -107,14 +107,15 @@ class PodGroups(Forkable):
         return isinstance(group, PodGroup | CompositePodGroup) and group.spec.leaves_whole
 
     def ranked(self, pod: Pod) -> Pod:
-        """A pod with the priority and the preemptionPolicy of its PodGroup, or of the root of its tree, where
-        that has them.
+        """A pod with the priority, its class and the preemptionPolicy of its PodGroup, or of the root of its
+        tree, where that has them.
         """
         gang = gang_of(pod) if self._known and GENERIC_WORKLOAD in self.gates else None
         group = self._known.get(self.root(gang)) if gang is not None else None
         if not isinstance(group, PodGroup | CompositePodGroup):
             return pod
-        given = {"priority": group.spec.priority, "preemption_policy": group.spec.preemption_policy}
+        names = ("priority", "priority_class_name", "preemption_policy")
+        given = {name: getattr(group.spec, name) for name in names}
         found = {key: value for key, value in given.items() if value is not None}
         if all(getattr(pod.spec, key) == value for key, value in found.items()):
             return pod

@@ -19,7 +19,7 @@ from reconciler.control.decisions.every import (
 )
 from reconciler.control.relocation import preemptor
 from reconciler.embedded.controllers import run_controllers
-from tests.tools.gangs import annotated
+from tests.tools.gangs import annotated, pod_group
 from tests.tools.preempting import (
     evicting,
     fleet,
@@ -275,3 +275,32 @@ async def test_the_next_leader_holds_the_room_that_was_made():
         await running.heard(NominationUsed)
     assert len(cluster.devices("wanted")) == 2
     assert not cluster.devices("other")
+
+
+OF_GROUP: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
+    ({"priority": 1000}, {"priority": 0}, True),
+    ({"priority": 1000, "priorityClassName": "high"}, {"priority": 0, "priorityClassName": ""}, True),
+    ({"priority": 1000, "priorityClassName": "other"}, {"priority": 1000}, False),
+    ({"priority": 0}, {"priority": 1000}, False),
+    ({"priority": 1000, "preemptionPolicy": "Never"}, {"priority": 1000}, False),
+]
+
+
+@pytest.mark.parametrize(("of_group", "of_pod", "evicts"), OF_GROUP)
+async def test_what_a_group_says_of_preemption_counts_instead_of_its_pods(
+    of_group: dict[str, Any], of_pod: dict[str, Any], evicts: bool
+):
+    cluster, group = small(1), pod_group("g", 1)
+    group["spec"] |= of_group
+    async with evicting(cluster) as running:
+        await fleet(running, cluster, 1)
+        member = important("high", "wanted", schedulingGroup={"podGroupName": "g"})
+        member["spec"] |= of_pod
+        cluster.load(group, claim("wanted", managed=False), member)
+        if evicts:
+            await running.heard(NominationUsed)
+        else:
+            await running.heard(Waits, counts=lambda one: one.reason == "GangUnplaced")
+            cluster.load(claim("last"))  # by then the gang was looked at
+            await running.heard(Waits, counts=lambda one: one.gang is None)
+    assert [decision.pod.name for decision in running.of(Evicted)] == ["low0"] * evicts
