@@ -53,9 +53,13 @@ def answer(
     use afterwards: what the scenario leaves out is gone.
     """
     store = world.store
-    classes = store.supply.classes if not machines else {}  # else plugins come first, as for `run`
-    units = [with_special_claims(unit, classes, store.rules) for unit in scenario.units]
-    scenario = replace(scenario, units=tuple(units))
+    units = tuple(
+        with_special_claims(scenario.units, store.supply.classes, store.rules, of_plugins=bool(machines))
+    )
+    if scenario.units and not units and not scenario.drained:
+        (first, *_) = scenario.units
+        raise Rejected(f"no DeviceClass serves the extended resources of {first.name}")
+    scenario = replace(scenario, units=units)
     every = _of_plugins(world, machines, filter(is_live, store.pods.values()), options)
     held = {key: one for _, part in every for key, one in part.held.items()}
     _check(scenario, store, held)

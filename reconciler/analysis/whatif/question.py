@@ -1,6 +1,6 @@
 """What a what-if analysis is asked: the units to place, read from manifests, and what is assumed."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from msgspec import Struct, structs
@@ -97,7 +97,7 @@ def with_gangs(units: Sequence[Unit], groups: PodGroups, *, of_plugins: bool) ->
         gang = waiting_gang(unit.pod, groups)
         known = rules[gang] if gang is not None else None
         if gang is None or known is None:
-            if unit.claims or (unit.pod is not None and _waits_for_devices(unit.pod, of_plugins)):
+            if unit.claims or (unit.pod is not None and _waits_without_claims(unit.pod, of_plugins)):
                 yield unit
         elif gang in members:
             found = members.pop(gang)
@@ -165,7 +165,7 @@ def units_in(bundle: Bundle, rules: Semantics, *, of_plugins: bool = False) -> t
     Pods that request devices of plugins are units only with `of_plugins`. A gang is one unit, at the
     position of its first pod; pods that are bound are not among its members.
     """
-    alone = single_units(bundle, rules, of_plugins=of_plugins)
+    alone = _in_order(_units(bundle, rules, lambda pod: _waits_without_claims(pod, of_plugins)))
     units = tuple(
         with_gangs(
             alone,
@@ -182,14 +182,17 @@ def units_in(bundle: Bundle, rules: Semantics, *, of_plugins: bool = False) -> t
     return units
 
 
-def single_units(bundle: Bundle, rules: Semantics, *, of_plugins: bool = False) -> tuple[Unit, ...]:
-    """The pods and claims of one copy in the order in which they are placed, those of gangs one by one.
+def single_units(bundle: Bundle, rules: Semantics) -> tuple[Unit, ...]:
+    """The pods with claims and the claims of one copy in the order in which they are placed, those of gangs
+    one by one.
 
     Raises as `units_in`, but for any number.
     """
-    return tuple(
-        sorted(_units(bundle, rules, of_plugins), key=lambda unit: queue_key(unit.pod or unit.claims[0]))
-    )
+    return _in_order(_units(bundle, rules, lambda _: False))
+
+
+def _in_order(units: Iterable[Unit]) -> tuple[Unit, ...]:
+    return tuple(sorted(units, key=lambda unit: queue_key(unit.pod or unit.claims[0])))
 
 
 def groups_of(objects: Iterable[ApiObject], rules: Semantics) -> PodGroups:
@@ -201,14 +204,15 @@ def groups_of(objects: Iterable[ApiObject], rules: Semantics) -> PodGroups:
     return found
 
 
-def _units(bundle: Bundle, rules: Semantics, of_plugins: bool) -> Iterator[Unit]:
+def _units(bundle: Bundle, rules: Semantics, waits: Callable[[Pod], bool]) -> Iterator[Unit]:
+    """`waits` is asked for pods without claims."""
     claims = {claim.key: claim for claim in bundle.of(ResourceClaim) if claim.allocation is None}
     templates = bundle.entries.get(ResourceClaimTemplate.__name__, {})
     groups = {group.key: group for group in bundle.of(gangs.PodGroup)}
     used: set[tuple[str, ObjectKey]] = set()
     for pod in bundle.of(Pod):
         found = tuple(_of_pod(pod, groups, claims, templates, used, gangs.unmade_claims(rules)))
-        if found or _waits_for_devices(pod, of_plugins) or waiting_gang(pod) is not None:
+        if found or waits(pod) or waiting_gang(pod) is not None:
             yield Unit(f"pod {pod.key}", tuple({claim.key: claim for claim in found}.values()), pod)
     for key, claim in claims.items():
         if ("claim", key) not in used:
@@ -218,7 +222,7 @@ def _units(bundle: Bundle, rules: Semantics, of_plugins: bool) -> Iterator[Unit]
             yield Unit(f"template {key}", (_claim(_from_template(key, entry.raw)),))
 
 
-def _waits_for_devices(pod: Pod, of_plugins: bool) -> bool:
+def _waits_without_claims(pod: Pod, of_plugins: bool) -> bool:
     """Whether a pod has no devices and may request some without claims: extended resources, which a class may
     serve, or devices of a plugin.
     """
@@ -228,24 +232,39 @@ def _waits_for_devices(pod: Pod, of_plugins: bool) -> bool:
 
 
 def with_special_claims(
-    unit: Unit | Gang, classes: Mapping[str, DeviceClass], rules: Semantics
-) -> Unit | Gang:
-    """A unit with the claim that kube-scheduler would make for the extended resources that classes serve.
+    units: Iterable[Unit | Gang], classes: Mapping[str, DeviceClass], rules: Semantics, *, of_plugins: bool
+) -> Iterator[Unit | Gang]:
+    """The units with the claims that kube-scheduler would make for the extended resources that classes serve.
 
-    Gangs get none. Raises Rejected if the feature gate is off, and if a gang requests devices of a plugin.
+    Pods for whose resources no class and no plugin has devices are left out. Gangs get no such claims. Raises
+    Rejected if the feature gate is off, and if a gang requests devices of a plugin.
+
+    of_plugins  whether plugins have devices: a pod that requests these is theirs, as for `run`
     """
-    if isinstance(unit, Gang):
-        pods = [one.pod for one in unit.members if one.pod is not None]
-        none = next(filter(None, (unserved(pod, classes, rules) for pod in pods)), None)
-        if none is not None:
-            return structs.replace(unit, rules=NoRules(none.reason, none.message))
-        if unit.of_plugin is not None and (plugin := serving(unit.of_plugin)) is not None:
-            why = f"requests {plugin.title}; gangs may use ResourceClaims only"
-            raise Malformed(f"Pod {unit.of_plugin.key}", "", why)
-        return unit
-    pod = unit.pod
-    served = served_by_classes(pod, classes) if pod is not None and not pod.special_claim else {}
-    if pod is None or not served:
+    for unit in units:
+        if isinstance(unit, Gang):
+            yield _judged(unit, classes, rules, of_plugins=of_plugins)
+        elif unit.pod is None or (of_plugins and serving(unit.pod) is not None):
+            yield unit
+        else:
+            made = _with_special_claim(unit, unit.pod, classes, rules)
+            if made.claims or serving(unit.pod) is not None:
+                yield made
+
+
+def _judged(gang: Gang, classes: Mapping[str, DeviceClass], rules: Semantics, *, of_plugins: bool) -> Gang:
+    pods = [one.pod for one in gang.members if one.pod is not None]
+    none = next(filter(None, (unserved(pod, classes, rules) for pod in pods)), None)
+    plugin = serving(gang.of_plugin) if gang.of_plugin is not None else None
+    if gang.of_plugin is not None and plugin is not None and (of_plugins or none is None):
+        why = f"requests {plugin.title}; gangs may use ResourceClaims only"
+        raise Malformed(f"Pod {gang.of_plugin.key}", "", why)
+    return gang if none is None else structs.replace(gang, rules=NoRules(none.reason, none.message))
+
+
+def _with_special_claim(unit: Unit, pod: Pod, classes: Mapping[str, DeviceClass], rules: Semantics) -> Unit:
+    served = served_by_classes(pod, classes) if not pod.special_claim else {}
+    if not served:
         return unit
     if (none := unserved(pod, classes, rules)) is not None:
         raise Rejected(f"pod {pod.key}: {none.message}")

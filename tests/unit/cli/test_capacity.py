@@ -66,6 +66,17 @@ def test_without_a_demand_document_each_manifest_counts_once(say):
     assert found["addNodes"] == {"n2": 1} or found["addNodes"] == {"n1": 1}
 
 
+def test_a_pod_without_claims_is_no_demand_whatever_else_it_requests(say):
+    spec = {
+        "containers": [
+            {"name": "c", "resources": {"limits": {"deviceclass.resource.kubernetes.io/gpu": "9"}}}
+        ]
+    }
+    asked = yaml.safe_dump({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec})
+    result = say(asked)
+    assert (result.exit_code, "no pod with claims" in result.stderr) == (2, True), result.output
+
+
 def test_what_is_pending_in_the_fleet_can_be_the_demand(say):
     result = say("", "--pending", world=together(FLEET, pod("p", "x=c"), claim("c", 4), claim("d", 4)))
     assert result.stdout.splitlines()[0] == "add 1 node like n2: proven cheapest"

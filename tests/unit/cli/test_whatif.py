@@ -14,6 +14,8 @@ from reconciler.cli import main
 from reconciler.embedded import serve
 from tests.tools import small_fleet
 from tests.tools.gangs import pod_group
+from tests.tools.koordinator_builders import gpu
+from tests.tools.koordinator_cluster import machine
 from tests.tools.processes import Overheard
 from tests.tools.short_manifests import CLASS, claim, gpus, node, pod, template, together
 
@@ -119,6 +121,32 @@ def test_extended_resources_that_no_claim_is_made_for_are_refused_with_the_reaso
         named = asking("p", resource, schedulingGroup={"podGroupName": "g"})
         result = say(together(yaml.safe_dump(pod_group("g", 1)), named), world=world)
         assert (result.exit_code, "ExtendedResourcesUnsafe" in result.stdout) == (1, True), result.output
+
+
+def test_pods_whose_extended_resources_nothing_serves_fit_nowhere_and_are_left_out(say):
+    world = together(SERVED, gpus("n1", 2))
+    other = asking("p", "vendor.example.com/fpga")
+    result = say(other, world=world)
+    assert result.exit_code == 2
+    assert "no DeviceClass serves the extended resources of pod default/p" in result.stderr
+    result = say(together(other, claim("c", 1)), "-o", "json", world=world)
+    assert {one["unit"] for one in json.loads(result.stdout)["placed"]} == {"claim default/c"}
+
+
+def test_a_class_serves_its_resources_beside_the_devices_of_plugins(say):
+    """Only what a plugin has devices for is left to it."""
+    world = together(SERVED, gpus("n1", 2), yaml.safe_dump(machine("n2", gpu(0))))
+    result = say(asking("p", "deviceclass.resource.kubernetes.io/gpu"), "-o", "json", world=world)
+    found = json.loads(result.stdout)
+    assert [one["node"] for one in found["placed"]] == ["n1"]
+    assert [len(one["devices"]) for one in found["placed"]] == [2]
+    result = say(asking("q"), "--count", "1", "-o", "json", world=world)
+    assert (result.exit_code, json.loads(result.stdout)["placed"]) == (1, [])  # n2 has one GPU
+    named = asking("q", schedulingGroup={"podGroupName": "g"})
+    result = say(together(yaml.safe_dump(pod_group("g", 1)), named), world=world)
+    assert (result.exit_code, "gangs may use ResourceClaims only" in result.stderr) == (2, True), (
+        result.output
+    )
 
 
 def test_claims_can_be_assumed_free(say):
