@@ -73,10 +73,12 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         end = self._now + self._clock_resolution
         while scheduled and scheduled[0].when() < end:
             ready.append(self._drop_first_timer())
+        handle: asyncio.Handle | None
         for _ in range(len(ready)):
             handle = ready.popleft()
             if not handle.cancelled():
                 handle._run()
+        handle = None  # tracebacks keep this frame from Python 3.12 on, and with it what ran last
 
     def _drop_first_timer(self) -> TimerHandle:
         timer = heapq.heappop(self._scheduled)
