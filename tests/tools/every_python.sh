@@ -18,17 +18,18 @@ suite() {
   fi
 }
 
-# oldest_numpy FOLDER: install it there, and print its version
+# oldest_numpy FOLDER: install it there, and print its version; or else what pip says last, which may be about the index
 oldest_numpy() {
-  local first
+  local first error
   first=$(sed -n 's/.*"numpy>=2\.\([0-9]*\),.*/\1/p' pyproject.toml)
   for minor in $(seq "$first" $((first + 5))); do
-    if "$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --only-binary :all: --upgrade \
-      --target "$1" "numpy==2.$minor.0" 2>/dev/null; then
+    if error=$("$venv/bin/pip" install --quiet --disable-pip-version-check --no-deps --only-binary :all: --upgrade \
+      --target "$1" "numpy==2.$minor.0" 2>&1); then
       echo "2.$minor.0"
       return
     fi
   done
+  echo "$error" >&2
 }
 
 for version in 3.11 3.12 3.13 3.14; do
