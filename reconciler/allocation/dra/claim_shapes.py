@@ -185,7 +185,7 @@ class _OptionCounts(Struct):
         return True
 
 
-MANY = 1_000
+MANY = 4_000
 """Nodes from which on judging all of them takes longer than judging a few one by one"""
 
 
