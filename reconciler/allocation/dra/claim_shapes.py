@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct, field
 
 from kernels.types import Amounts, Codes, Mask, Rows
-from reconciler.allocation.dra.availability import FEW, Available, available
+from reconciler.allocation.dra.availability import Available, available
 from reconciler.allocation.dra.budget import STEPS, Fatal
 from reconciler.allocation.dra.constraints import MatchGroup, match_groups, shared_codes
 from reconciler.allocation.dra.never_fits import obstacle
@@ -185,10 +185,6 @@ class _OptionCounts(Struct):
         return True
 
 
-MANY = 4_000
-"""Nodes from which on judging all of them takes longer than judging a few one by one"""
-
-
 class NodeFilter:
     """N nodes, in the order in which they are tried. Valid for one topology."""
 
@@ -228,23 +224,9 @@ class NodeFilter:
             for counts in self._options:
                 self.failing |= _current(counts).failing[self._codes]
             self._plain = bool(self._counts) and self.least is None and not self.failing.any()
-        before, self._serial = self._serial, snapshot.occupancy.serial
-        if renewed or (before != self._serial and not self._judge_few(before, snapshot)):
+        if renewed or self._serial != snapshot.occupancy.serial:
+            self._serial = snapshot.occupancy.serial
             self._judge()
-
-    def _judge_few(self, before: int, snapshot: Snapshot) -> bool:
-        """Judge only the nodes of devices that changed since a serial, if that is faster; return whether."""
-        rows = None
-        if len(self._codes) >= MANY and self._plain and all(_current(one).local for one in self._options):
-            rows = snapshot.occupancy.trail.few_between(before, self._serial, FEW)
-        if rows is None:
-            return False
-        node_of, place_of = snapshot.fleet.codes["node"].item, snapshot.topology.place_of.item
-        for node in {node_of(row) for row in rows}:
-            if (place := place_of(node)) >= 0:
-                enough = [_current(one).per_node.item(node) >= one.wanted for one in self._options]
-                self.open[place] = all(enough)
-        return True
 
     def _judge(self) -> None:
         if self._plain:
