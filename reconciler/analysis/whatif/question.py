@@ -58,8 +58,6 @@ class Gang(Struct, frozen=True):
     """What it needs, or why it cannot be placed anywhere"""
     placed: Mapping[str, Placed] = {}
     """The members that keep their place, by their group"""
-    of_plugin: Pod | None = None
-    """A member that requests devices of a plugin, unless a class serves them"""
 
     @property
     def name(self) -> str:
@@ -100,10 +98,7 @@ def with_gangs(units: Sequence[Unit], groups: PodGroups, *, of_plugins: bool) ->
             if unit.claims or (unit.pod is not None and _waits_without_claims(unit.pod, of_plugins)):
                 yield unit
         elif gang in members:
-            found = members.pop(gang)
-            pods = (one.pod for one in found if of_plugins and one.pod is not None)
-            of_plugin = next((pod for pod in pods if serving(pod) is not None), None)
-            yield Gang(gang, tuple(found), known, of_plugin=of_plugin)
+            yield Gang(gang, tuple(members.pop(gang)), known)
 
 
 def waiting_gang(pod: Pod | None, groups: PodGroups | None = None) -> gangs.GangKey | None:
@@ -255,10 +250,10 @@ def with_special_claims(
 def _judged(gang: Gang, classes: Mapping[str, DeviceClass], rules: Semantics, *, of_plugins: bool) -> Gang:
     pods = [one.pod for one in gang.members if one.pod is not None]
     none = next(filter(None, (unserved(pod, classes, rules) for pod in pods)), None)
-    plugin = serving(gang.of_plugin) if gang.of_plugin is not None else None
-    if gang.of_plugin is not None and plugin is not None and (of_plugins or none is None):
-        why = f"requests {plugin.title}; gangs may use ResourceClaims only"
-        raise Malformed(f"Pod {gang.of_plugin.key}", "", why)
+    asking = next((pod for pod in pods if serving(pod) is not None), None)
+    if asking is not None and (of_plugins or none is None):
+        why = f"requests {serving(asking).title}; gangs may use ResourceClaims only"
+        raise Malformed(f"Pod {asking.key}", "", why)
     return gang if none is None else structs.replace(gang, rules=NoRules(none.reason, none.message))
 
 

@@ -151,9 +151,10 @@ def test_a_coscheduling_group_is_a_gang_too():
         ),
     ],
 )
-def test_a_declaration_that_cannot_be_used_is_refused(asked: list[Object], message: str):
+@pytest.mark.parametrize("of_plugins", [True, False])
+def test_a_declaration_that_cannot_be_used_is_refused(asked: list[Object], message: str, of_plugins: bool):
     with pytest.raises(Rejected, match=message):
-        ask(racks(a=("r", 1)), *asked)
+        ask(racks(a=("r", 1)), *asked, of_plugins=of_plugins)
 
 
 @examples(12)
@@ -254,8 +255,14 @@ def racks(**racks: tuple[str, int]) -> list[Object]:
     return found
 
 
-def ask(world: list[Object], *asked: Object, rules: Semantics = RULES, **options: object) -> Answer:
+def ask(
+    world: list[Object],
+    *asked: Object,
+    rules: Semantics = RULES,
+    of_plugins: bool = True,
+    **options: object,
+) -> Answer:
     """Ask for the objects `asked`, with the options of a `Scenario`."""
-    units = units_in(bundle([Document(Origin("test"), raw) for raw in asked]), rules, of_plugins=True)
+    units = units_in(bundle([Document(Origin("test"), raw) for raw in asked]), rules, of_plugins=of_plugins)
     base = world_of(map(read, world), rules, may_suppose=True)
     return answer(Scenario(units, **options), base)  # type: ignore[arg-type]
