@@ -201,10 +201,13 @@ async def play(raws: Sequence[dict[str, Any]], console: Console) -> None:
 
 async def _until_claims_are_made(state: DemoState) -> None:
     """Else a pod might be decided before one of higher priority has a claim, on a slow machine."""
-    async with asyncio.timeout(MAX_SECONDS):
-        while not state.claims_made:
-            state.changed.clear()
-            await state.changed.wait()
+    try:
+        async with asyncio.timeout(MAX_SECONDS):
+            while not state.claims_made:
+                state.changed.clear()
+                await state.changed.wait()
+    except TimeoutError:
+        raise Retry(f"the claims of the pods are not made after {MAX_SECONDS:.0f} s") from None
 
 
 async def _until_settled(state: DemoState, console: Console) -> None:

@@ -8,8 +8,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from reconciler.cli.demo import play, read_demo_manifests
+from reconciler.api.objects.changes import Changed, Listed, Replaced
+from reconciler.cli.demo import DemoState, play, read_demo_manifests
 from reconciler.cli.output import Console
+from tests.tools.small_fleet import pod
+from tests.tools.unit_pictures import as_pod
 
 
 async def shown() -> str:
@@ -43,6 +46,17 @@ async def test_it_prints_each_allocation_and_why_the_rest_is_pending(monkeypatch
         "9 claims allocated, 8 still in use; 6 pending. Pods: 7 running, 1 succeeded, 1 gated.",
     ):
         assert line in text
+
+
+def test_the_reconciler_waits_for_the_claims_of_templates():
+    """Else a pod might be decided before one of higher priority, whose claim is not made yet."""
+    state, made = DemoState(), pod("p", templates=("t",))
+    state.on_change(Listed("ResourceClaim"))
+    state.on_change(Replaced("Pod", (as_pod(made),), ()))
+    assert not state.claims_made
+    made["status"] = {"resourceClaimStatuses": [{"name": "t0", "resourceClaimName": "p-t"}]}
+    state.on_change(Changed("Pod", as_pod(made)))
+    assert state.claims_made
 
 
 # -- The demo's A100 against the arithmetic of MIG: profiles, places and what each of them draws.
