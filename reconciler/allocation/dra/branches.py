@@ -157,7 +157,7 @@ def _admitted(codes: Sequence[int], tests: Sequence[tuple[bool, set[int]]]) -> b
 
 
 def _pack(amounts: Amounts) -> int:
-    """Amounts (C,) that are not negative as one integer."""
+    """Amounts (C,) that are not negative as one integer, WIDTH bits each."""
     return int.from_bytes(amounts.astype("<i8", copy=False).tobytes(), "little")
 
 

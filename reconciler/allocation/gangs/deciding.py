@@ -87,9 +87,8 @@ def refused(
 def _left_out(field: Field) -> str:
     """Why nodes and pools are left out, as the end of a message; empty if none is."""
     found = (field.places.left_out(kind, field.trial.snapshot) for kind in field.kinds)
-    return "".join(
-        f"{'; ' if at else '. '}{why}" for at, why in enumerate(dict.fromkeys(filter(None, found)))
-    )
+    different = "; ".join(dict.fromkeys(filter(None, found)))
+    return f". {different}" if different else ""
 
 
 def too_few(

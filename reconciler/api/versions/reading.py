@@ -33,12 +33,12 @@ DEEPEST = 200
 pydantic has this limit itself, except that it allows one level more in fields that no model has."""
 
 _OTHER_SHAPES = (
-    *(b'"basic"', b'"composite"', b'ixins"', b'"includes"', b'"consumesCapacityFrom"'),
+    *(b'"basic"', b'"composite"', b'"mixins"', b'"deviceMixins"', b'"includes"', b'"consumesCapacityFrom"'),
     extensions.ANNOTATION.encode(),
     b"\\u",
 )
-"""What slices have somewhere in their text that need a conversion: names of fields, the end of `mixins` and
-`deviceMixins` among them, and escapes that may spell one of them"""
+"""What slices have somewhere in their text that need a conversion: names of fields, and escapes that may
+spell one of them"""
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
 _STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _NO_BRACKETS = bytes(set(range(256)) - _STEPS.keys())
