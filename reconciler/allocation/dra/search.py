@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from msgspec import Struct
-from msgspec.structs import replace
 
 from kernels.types import Codes, Mask, Rows
 from reconciler.allocation.dra.branches import Descent, is_impossible, least_after, takes_first
@@ -84,9 +83,6 @@ PROOF_INTERVAL = 16
 CAREFUL = 2
 """Choices that are tested by a proof before they are made, after one that was in vain."""
 
-FEWEST_AT_ONCE = 3
-"""Choices that one proof excludes together, at least: it takes longer than a proof for one"""
-
 
 class _Node(Struct):
     """A place on the way of the search: what remains to be chosen, and the state."""
@@ -150,8 +146,7 @@ class Search:
             for _ in found:
                 self._step()
             return found
-        vain = self._proves_impossible(_Node(0, None, 0, 0, state))
-        return None if vain else self._solve(0, state, is_open=True)
+        return None if self._proves_impossible(_Node(0, None, 0, 0, state)) else self._solve(0, state)
 
     def _is_dead(self, depth: int) -> bool:
         """Whether the place so deep on the way has no solution, now that a choice there had none.
@@ -195,58 +190,16 @@ class Search:
         self._careful = CAREFUL if vain else self._careful - 1
         return vain
 
-    def _vain_choices(
-        self, slot: int, candidates: Candidates, state: State, needed: int, choices: Rows
-    ) -> int:
-        """How many of the next choices of a request, from the first on, are in vain.
-
-        After one that is in vain, a proof often excludes all others of its group of devices, and later those
-        of the next groups, too. If not, all but the last of these are tested one by one.
-        """
-        of = self._proofs.groups.of[choices]
-        ends = [*(np.flatnonzero(of[1:] != of[:-1]) + 1).tolist(), len(choices)]
-        begin = opened = 0  # of those before `opened`, one is not known to be in vain
-        fewest = FEWEST_AT_ONCE
-        while begin < len(choices) and begin + 1 != opened:
-            at = int(choices[begin])
-            following = choose(self.problem, state, slot, candidates, at)
-            after = candidates.place_of(at) + 1
-            if not self._proves_impossible(_Node(slot, candidates, needed - 1, after, following)):
-                break
-            begin += 1
-            end = next((end for end in ends if end >= begin + fewest), len(choices))
-            if begin < opened or end - begin < FEWEST_AT_ONCE:
-                continue
-            if self._are_vain(slot, candidates, state, needed, choices[begin:end]):
-                begin, fewest = end, 2 * fewest
-            else:
-                opened, fewest = end if fewest == FEWEST_AT_ONCE else 0, FEWEST_AT_ONCE
-        return begin
-
-    def _are_vain(self, slot: int, candidates: Candidates, state: State, needed: int, choices: Rows) -> bool:
-        """Whether none of some choices can be the first of those that a request still needs."""
-        among = np.zeros_like(candidates.available)
-        among[choices] = True
-        start = candidates.place_of(int(choices[0]))
-        asked = [[replace(candidates, count=1, available=among)], [candidates.rest(needed - 1, start)]]
-        asked = asked[: min(needed, 2)]
-        slots = [*[self.slots[slot]] * len(asked), *self.slots[slot + 1 :]]
-        return is_impossible(self._proofs, slots, [*asked, *self.by_slot[slot + 1 :]], state)
-
-    @property
-    def _proofs(self) -> Prover:
+    def _proves_impossible(self, node: _Node) -> bool:
         if self._prover is None:
             self._prover = Prover(self.problem, MOST_WORK * self.max_steps // STEPS)
-        return self._prover
-
-    def _proves_impossible(self, node: _Node) -> bool:
         slot, state = node.slot, node.state
         rest = [*self.by_slot[slot:]]
         if node.candidates is not None and node.count:
             rest[0] = [node.candidates.rest(node.count, node.start)]
         elif node.candidates is not None:
             slot, rest, state = slot + 1, rest[1:], self._entered(slot + 1, state)
-        return is_impossible(self._proofs, self.slots[slot:], rest, state)
+        return is_impossible(self._prover, self.slots[slot:], rest, state)
 
     def _entered(self, slot: int, state: State) -> State:
         """The state at the first choice for a slot, which may belong to a later claim."""
@@ -255,22 +208,15 @@ class Search:
             return enter_claim(state, self.problem.constraints[claim])
         return state
 
-    def _solve(self, slot: int, state: State, *, is_open: bool = False) -> tuple[Choice, ...] | None:
+    def _solve(self, slot: int, state: State) -> tuple[Choice, ...] | None:
         if slot == len(self.slots):
             return self._accepted(state.chosen)
         state = self._entered(slot, state)
         depth = len(self._way)
-        self._way.append(_Node(slot, None, 0, 0, state, is_open))
+        self._way.append(_Node(slot, None, 0, 0, state))
         found = None
-        for number, candidates in enumerate(self.by_slot[slot]):
+        for candidates in self.by_slot[slot]:
             if state.results + candidates.count + self._later[slot] <= MAX_RESULTS and candidates.count:
-                if (
-                    number
-                    and self._careful
-                    and self._proves_impossible(_Node(slot, candidates, candidates.count, 0, state))
-                ):
-                    self._careful = CAREFUL
-                    continue
                 found = self._meet(slot, candidates, state)
             if found is not None or self._is_dead(depth):
                 break
@@ -289,23 +235,13 @@ class Search:
         return self._pick(slot, candidates, state, 0, 0)
 
     def _pick(
-        self,
-        slot: int,
-        candidates: Candidates,
-        state: State,
-        chosen: int,
-        start: int,
-        *,
-        is_open: bool = False,
+        self, slot: int, candidates: Candidates, state: State, chosen: int, start: int
     ) -> tuple[Choice, ...] | None:
-        """Choose the devices of an exact request, from the place `start` in their order on.
-
-        is_open  whether a proof that this is in vain was tried and failed
-        """
+        """Choose the devices of an exact request, from the place `start` in their order on."""
         if chosen == candidates.count:
-            return self._solve(slot + 1, state, is_open=is_open)
+            return self._solve(slot + 1, state)
         depth = len(self._way)
-        self._way.append(_Node(slot, candidates, candidates.count - chosen, start, state, is_open))
+        self._way.append(_Node(slot, candidates, candidates.count - chosen, start, state))
         found = self._pick_one(slot, candidates, state, chosen, start, depth)
         self._way.pop()
         return found
@@ -322,12 +258,9 @@ class Search:
         needed = candidates.count - chosen
         last_error = int(np.flatnonzero(fatal)[-1]) if fatal.any() else -1
         failed: set[int] = set()
-        opened = 0  # the first choice that is not known to be in vain
         for place, at in enumerate(order.tolist()):
             if at > last_error and len(order) - place < needed:
                 break
-            if place < opened:
-                continue
             if self.pruned and failed and int(self._class_of(at)) in failed and not fatal[at]:
                 continue
             self._step()
@@ -338,18 +271,10 @@ class Search:
             else:
                 following = choose(self.problem, state, slot, candidates, at)
                 after = candidates.place_of(at) + 1
-                is_open = place == opened > 0
-                if is_open:
-                    self._careful -= 1
-                elif self._careful:
-                    if self._is_vain(_Node(slot, candidates, needed - 1, after, following)):
-                        failed.add(int(self._class_of(at)))
-                        if last_error < 0:
-                            later = order[place + 1 :]
-                            opened = place + 1 + self._vain_choices(slot, candidates, state, needed, later)
-                        continue
-                    is_open = True
-                found = self._pick(slot, candidates, following, chosen + 1, after, is_open=is_open)
+                if self._careful and self._is_vain(_Node(slot, candidates, needed - 1, after, following)):
+                    failed.add(int(self._class_of(at)))
+                    continue
+                found = self._pick(slot, candidates, following, chosen + 1, after)
             if found is not None or self._is_dead(depth):
                 return found
             if self.pruned:

@@ -209,16 +209,3 @@ def test_equal_devices_are_tried_once():
     twins = [device(f"d{n:03}", {"v": n % 4}) for n in range(40)]
     answer, steps = steps_of([local(*twins)], claim("c", *each(5), constraints=[distinct("d/v")]))
     assert (answer, steps <= FEW) == (None, True), steps
-
-
-def test_choices_in_vain_are_skipped_by_the_gpu():
-    """Large partitions need every GPU but the last, so the small one has to go there."""
-    small, large = (
-        request("small", selectors=profile("1g.5gb")),
-        request("large", 15, selectors=profile("7g.40gb")),
-    )
-    world = World(mig_node(16), [claim("c", small, large)], held=[held("h", hold("gpu-15-1g-5gb-0"))])
-    outcome = on_node(world)
-    assert isinstance(outcome, NodeGrant)
-    assert outcome.plans[0].allocation.devices.results[0].device == "gpu-15-1g-5gb-1"
-    assert outcome.steps <= 50, outcome.steps  # with 105 places on the other GPUs
