@@ -10,7 +10,7 @@ import pytest
 import dra_reconciler
 from tests.tools.patience import PATIENCE
 
-CORES = os.cpu_count() or 1
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
 DEMO = Path(__file__).parents[2] / "reconciler" / "cli" / "demo" / "manifests"
 
 
