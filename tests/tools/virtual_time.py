@@ -4,7 +4,6 @@ import asyncio
 import heapq
 import math
 from asyncio.events import TimerHandle
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any
@@ -22,10 +21,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     _threads = 0
     """Work in threads whose end is waited for"""
     # Private to CPython, the same in 3.11 to 3.14.
-    _ready: deque[asyncio.Handle]
+    _ready: list[object]
     _scheduled: list[TimerHandle]
     _timer_cancelled_count: int
-    _clock_resolution: float
     _default_executor: object
 
     def time(self) -> float:
@@ -56,32 +54,15 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         await super().shutdown_default_executor()
 
     def _run_once(self) -> None:
-        """Does not look for input while something can run, as the base class does: half of its time."""
-        scheduled, ready = self._scheduled, self._ready
-        while scheduled and scheduled[0].cancelled():
-            self._drop_first_timer()
-        if not ready:
-            due = scheduled[0].when() if scheduled else math.inf
-            if self._threads and due > self._now:
-                self._process_events(self._selector.select())  # type: ignore[attr-defined]
-            elif scheduled:
-                self._now = max(self._now, due)
-            elif self._default_executor is None:
-                raise RuntimeError("deadlock: every task waits and no timer is left")
-            else:
-                self._process_events(self._selector.select())  # type: ignore[attr-defined]
-        end = self._now + self._clock_resolution
-        while scheduled and scheduled[0].when() < end:
-            ready.append(self._drop_first_timer())
-        handle: asyncio.Handle | None
-        for _ in range(len(ready)):
-            handle = ready.popleft()
-            if not handle.cancelled():
-                handle._run()
-        handle = None  # tracebacks keep this frame from Python 3.12 on, and with it what ran last
-
-    def _drop_first_timer(self) -> TimerHandle:
-        timer = heapq.heappop(self._scheduled)
-        timer._scheduled = False  # type: ignore[attr-defined]
-        self._timer_cancelled_count -= timer.cancelled()
-        return timer
+        while self._scheduled and self._scheduled[0].cancelled():
+            # The base class drops these too, but only after the clock would have jumped to them.
+            self._timer_cancelled_count -= 1
+            heapq.heappop(self._scheduled)._scheduled = False  # type: ignore[attr-defined]
+        due = self._scheduled[0].when() if self._scheduled else math.inf
+        if not self._ready and self._threads and due > self._now:
+            self._process_events(self._selector.select())  # type: ignore[attr-defined]
+        elif not self._ready and self._scheduled:
+            self._now = max(self._now, due)
+        elif not self._ready and self._default_executor is None:
+            raise RuntimeError("deadlock: every task waits and no timer is left")
+        super()._run_once()  # type: ignore[misc]

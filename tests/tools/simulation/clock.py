@@ -1,6 +1,7 @@
 """Virtual time in which every replica may have a clock of its own, and can be killed at any step."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from contextvars import Context, ContextVar
 from dataclasses import dataclass
@@ -37,6 +38,8 @@ class SimulationLoop(VirtualLoop):
     With `sockets` the clock jumps only when nothing comes in: what one end of a connection on the
     loopback device sent is there for the other end at once, or nearly.
     """
+
+    _ready: deque[Any]  # type: ignore[assignment]
 
     def __init__(self, *, sockets: bool = False) -> None:
         super().__init__()
