@@ -14,36 +14,37 @@ from reconciler.control.decisions.declaration import (
     Level,
     Line,
     Logged,
-    MetricSpec,
+    metric,
 )
 
-ALLOCATION = MetricSpec(
+ALLOCATION = metric(
     "allocation_duration_seconds",
     "Time from the start of a decision until its allocation is stored.",
     buckets=COARSE,
 )
 
-PENDING_TIME = MetricSpec(
+PENDING_TIME = metric(
     "claim_pending_duration_seconds",
     "Time from the creation of a claim, in whole seconds, until its allocation is stored.",
     buckets=WAITS,
 )
 
-FREED = MetricSpec("claims_freed_total", "Claims whose devices were freed.")
+FREED = metric("claims_freed_total", "Claims whose devices were freed.")
 
-UNGATED = MetricSpec("pods_ungated_total", "Pods whose claims are all allocated, handed to the scheduler.")
+UNGATED = metric("pods_ungated_total", "Pods whose claims are all allocated, handed to the scheduler.")
 
-RECLAIMED = MetricSpec(
+RECLAIMED = metric(
     "allocations_reclaimed_total",
     "Allocations of ours that kube-scheduler removed, to schedule the pod again.",
 )
 
 
-class Allocated(Decision):
+class Allocated(
+    Decision,
+    info="claim allocated",
+    counted=(Counted(ALLOCATION, observed="seconds"), Counted(PENDING_TIME, observed="pending")),
+):
     """A claim is allocated, and the API server has stored the allocation."""
-
-    LINES: ClassVar = (Line("claim allocated", Level.INFO),)
-    METRICS: ClassVar = (Counted(ALLOCATION, observed="seconds"), Counted(PENDING_TIME, observed="pending"))
 
     claim: fields.ClaimKey
     pod: fields.MaybePodKey
@@ -57,13 +58,11 @@ class Allocated(Decision):
     policy: fields.Policy = None
 
 
-class Waits(Decision):
+class Waits(Decision, info="claim pending"):
     """Claims are pending. Reported again when the reason changes.
 
     No metric here: every refusal is counted, also repeated ones for the same reason, when it is decided.
     """
-
-    LINES: ClassVar = (Line("claim pending", Level.INFO),)
 
     claims: fields.ClaimKeys
     pod: fields.MaybePodKey
@@ -78,50 +77,38 @@ class Waits(Decision):
     """Its gated pods"""
 
 
-class Freed(Decision):
+class Freed(Decision, info="claim freed", counted=Counted(FREED)):
     """A claim released its devices."""
-
-    LINES: ClassVar = (Line("claim freed", Level.INFO),)
-    METRICS: ClassVar = (Counted(FREED),)
 
     claim: fields.ClaimKey
     why: Annotated[str, Logged("the cause")]
 
 
-class Deallocated(Decision):
+class Deallocated(Decision, info="claim deallocated"):
     """Another client removed our allocation, as kube-controller-manager does when the pods have ended."""
 
-    LINES: ClassVar = (Line("claim deallocated", Level.INFO),)
-
     claim: fields.ClaimKey
     devices: fields.Devices
     """What it held"""
 
 
-class Deleted(Decision):
+class Deleted(Decision, info="claim deleted"):
     """A claim of ours was deleted."""
 
-    LINES: ClassVar = (Line("claim deleted", Level.INFO),)
-
     claim: fields.ClaimKey
     devices: fields.Devices
     """What it held"""
 
 
-class Ungated(Decision):
+class Ungated(Decision, info="pod ungated", counted=Counted(UNGATED)):
     """All claims of a pod are allocated, and its gate is removed."""
-
-    LINES: ClassVar = (Line("pod ungated", Level.INFO),)
-    METRICS: ClassVar = (Counted(UNGATED),)
 
     pod: fields.PodKey
     claims: fields.ClaimKeys = ()
 
 
-class AllocatedByScheduler(Decision):
+class AllocatedByScheduler(Decision, info="claim allocated by kube-scheduler"):
     """kube-scheduler made and allocated the claim for the extended resources of a pod."""
-
-    LINES: ClassVar = (Line("claim allocated by kube-scheduler", Level.INFO),)
 
     claim: fields.ClaimKey
     pod: fields.PodKey
@@ -132,11 +119,10 @@ class AllocatedByScheduler(Decision):
     ]
 
 
-class DevicesGiven(Decision):
+class DevicesGiven(
+    Decision, info="devices allocated to pod", counted=Counted(ALLOCATION, observed="seconds")
+):
     """A pod has Koordinator's devices, as stored by the API server."""
-
-    LINES: ClassVar = (Line("devices allocated to pod", Level.INFO),)
-    METRICS: ClassVar = (Counted(ALLOCATION, observed="seconds"),)
 
     pod: fields.PodKey
     devices: fields.Devices
@@ -145,11 +131,8 @@ class DevicesGiven(Decision):
     seconds: fields.Seconds
 
 
-class Reclaimed(Decision):
+class Reclaimed(Decision, warning="allocation removed by kube-scheduler", counted=Counted(RECLAIMED)):
     """kube-scheduler removed an allocation of ours."""
-
-    LINES: ClassVar = (Line("allocation removed by kube-scheduler", Level.WARNING),)
-    METRICS: ClassVar = (Counted(RECLAIMED),)
 
     claim: fields.ClaimKey
     pod: fields.PodKey
@@ -205,55 +188,50 @@ class Compared(Decision):
         return agrees if self.outcome is Outcome.AGREES else differs
 
 
-FINDINGS = MetricSpec(
+FINDINGS = metric(
     "audit_findings_total",
     "Findings of the audit of allocated devices, each counted once.",
-    (("finding", "what was found"),),
+    finding="what was found",
 )
 
 
-class HeldTwice(Decision):
+def _found(what: str) -> Counted:
+    return Counted(FINDINGS, (what,))
+
+
+class HeldTwice(Decision, warning="device held twice", counted=_found("held_twice")):
     """Two claims hold a device that only one can hold.
 
     Another writer took part: this process alone never does it.
     """
 
-    LINES: ClassVar = (Line("device held twice", Level.WARNING),)
-    METRICS: ClassVar = (Counted(FINDINGS, ("held_twice",)),)
-
     device: fields.Device
     claims: fields.ClaimKeys
 
 
-class Overdrawn(Decision):
+class Overdrawn(Decision, warning="device over-committed", counted=_found("overdrawn")):
     """Pods hold more of a Koordinator device than it has.
 
     Another writer took part: this process alone never does it.
     """
-
-    LINES: ClassVar = (Line("device over-committed", Level.WARNING),)
-    METRICS: ClassVar = (Counted(FINDINGS, ("overdrawn",)),)
 
     device: fields.Device
     """Type, node and minor"""
     pods: fields.PodKeys
 
 
-class AllocationUnreadable(Decision):
+class AllocationUnreadable(Decision, warning="device allocation unreadable", counted=_found("unreadable")):
     """A pod's annotation does not say which Koordinator devices it has.
 
     All devices of its types on its node count as held until it can be read or the pod is gone.
     """
-
-    LINES: ClassVar = (Line("device allocation unreadable", Level.WARNING),)
-    METRICS: ClassVar = (Counted(FINDINGS, ("unreadable",)),)
 
     pod: fields.PodKey
     node: fields.Node
     message: fields.Message
 
 
-class ExclusionViolated(Decision):
+class ExclusionViolated(Decision, counted=_found("at_odds")):
     """Devices that exclude one another are allocated at the same time.
 
     Also a `compatibleOnlyWith` expression that fails; then no claims are named.
@@ -263,7 +241,6 @@ class ExclusionViolated(Decision):
         Line("exclusive devices held together", Level.WARNING),
         Line("compatibleOnlyWith failed", Level.WARNING, "An expression does not compile, or fails."),
     )
-    METRICS: ClassVar = (Counted(FINDINGS, ("at_odds",)),)
 
     message: fields.Message
     claims: fields.ClaimKeys = ()
@@ -275,13 +252,11 @@ class ExclusionViolated(Decision):
         return together if self.claims else failed
 
 
-class GroupModeChanged(Decision):
+class GroupModeChanged(Decision, warning="group mode changed"):
     """The groups of a driver are compared in another mode from now on.
 
     Its devices now say `compatibleOnlyWith`, or no longer do. Held devices stay held.
     """
-
-    LINES: ClassVar = (Line("group mode changed", Level.WARNING),)
 
     driver: Annotated[str, Logged("as the name says")]
     before: Annotated[str, Logged("how many fit; the group mode")]
@@ -289,14 +264,11 @@ class GroupModeChanged(Decision):
     held: Annotated[int, Logged("devices of the driver that are held", int)]
 
 
-class OverCommitted(Decision):
+class OverCommitted(Decision, warning="counters over-committed", counted=_found("over_committed")):
     """Devices consume more of a counter set than it publishes.
 
     The slice was edited, or another writer took part.
     """
-
-    LINES: ClassVar = (Line("counters over-committed", Level.WARNING),)
-    METRICS: ClassVar = (Counted(FINDINGS, ("over_committed",)),)
 
     pool: fields.Pool
     counter_set: fields.CounterSet
@@ -304,20 +276,15 @@ class OverCommitted(Decision):
     claims: fields.ClaimKeys
 
 
-class NoLongerOverCommitted(Decision):
+class NoLongerOverCommitted(Decision, info="counters no longer over-committed"):
     """A counter set is no longer over-committed, or is gone."""
-
-    LINES: ClassVar = (Line("counters no longer over-committed", Level.INFO),)
 
     pool: fields.Pool
     counter_set: fields.CounterSet
 
 
-class Uncharged(Decision):
+class Uncharged(Decision, warning="counters of held device no longer published", counted=_found("uncharged")):
     """A held device consumes counters that its pool no longer publishes."""
-
-    LINES: ClassVar = (Line("counters of held device no longer published", Level.WARNING),)
-    METRICS: ClassVar = (Counted(FINDINGS, ("uncharged",)),)
 
     device: fields.Device
     counter_set: fields.CounterSet
@@ -325,30 +292,24 @@ class Uncharged(Decision):
     claims: fields.ClaimKeys
 
 
-class WritesPaused(Decision):
+class WritesPaused(Decision, warning="writes paused"):
     """Writes are paused. Reported again when the reason changes."""
-
-    LINES: ClassVar = (Line("writes paused", Level.WARNING),)
 
     reason: Annotated[str, Logged("why writes are paused")]
 
 
-class HeldBack(Decision):
+class HeldBack(Decision, info="write skipped while paused"):
     """The pause holds back a write.
 
     Reported once for each.
     """
-
-    LINES: ClassVar = (Line("write skipped while paused", Level.INFO),)
 
     claim: fields.MaybeClaimKey
     pod: fields.MaybePodKey
     gang: fields.MaybeGang = None
 
 
-class WritesResumed(Decision):
+class WritesResumed(Decision, info="writes resumed"):
     """Writes are enabled again."""
-
-    LINES: ClassVar = (Line("writes resumed", Level.INFO),)
 
     held: Annotated[int, Logged("claims and pods whose writes were held back", int)]

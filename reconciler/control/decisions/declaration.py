@@ -59,6 +59,13 @@ class MetricSpec:
         return (self.full_name,)
 
 
+def metric(
+    name: str, about: str, *, buckets: tuple[float, ...] = (), by_leader: bool = False, **labels: str
+) -> MetricSpec:
+    """A metric, with its labels by name: what their values are."""
+    return MetricSpec(name, about, tuple(labels.items()), buckets, by_leader)
+
+
 class Level(StrEnum):
     """The level of a log line."""
 
@@ -120,8 +127,8 @@ class Decision:
     """A decision, or a finding. Each class below it becomes a frozen dataclass."""
 
     LINES: ClassVar[tuple[Line, ...]]
-    """Its log line. Where there are several, `line` chooses."""
-    METRICS: ClassVar[tuple[Counted, ...]] = ()
+    """Its log line. A class with several declares them itself, and chooses in `line`."""
+    METRICS: ClassVar[tuple[Counted, ...]]
 
     decision_id: Annotated[str, Logged("names one decision, also in Events, exemplars and the journal")] = (
         field(default="", compare=False, kw_only=True)
@@ -129,7 +136,13 @@ class Decision:
     """Allocations that were decided together share it. Empty until the decision is reported, unless the
     handler sets it."""
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(
+        cls, *, info: str = "", warning: str = "", counted: Counted | tuple[Counted, ...] = ()
+    ) -> None:
+        """`info` or `warning` is the event of its log line, `counted` where it counts."""
+        if info or warning:
+            cls.LINES = (Line(info or warning, Level.INFO if info else Level.WARNING),)
+        cls.METRICS = (counted,) if isinstance(counted, Counted) else counted
         dataclass(frozen=True)(cls)
 
     @property

@@ -1,24 +1,21 @@
 """The decisions about gangs, room, moves, nominations and workloads, and the list of all decisions."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.decisions import allocating, fields
-from reconciler.control.decisions.declaration import Counted, Decision, Level, Line, Logged, MetricSpec
+from reconciler.control.decisions.declaration import Counted, Decision, Logged, metric
 
-GANGS = MetricSpec("gangs_placed_total", "Gangs that were placed.")
+GANGS = metric("gangs_placed_total", "Gangs that were placed.")
 
-GANGS_GIVEN_BACK = MetricSpec("gangs_given_back_total", "Partly written gangs that gave everything back.")
+GANGS_GIVEN_BACK = metric("gangs_given_back_total", "Partly written gangs that gave everything back.")
 
 
-class GangPlaced(Decision):
+class GangPlaced(Decision, info="gang placed", counted=Counted(GANGS)):
     """Enough pods of a gang have nodes and devices, as stored by the API server.
 
     Their gates are removed next.
     """
-
-    LINES: ClassVar = (Line("gang placed", Level.INFO),)
-    METRICS: ClassVar = (Counted(GANGS),)
 
     gang: fields.Gang
     size: Annotated[int, Logged("pods that the gang needs", int)]
@@ -35,33 +32,27 @@ class GangPlaced(Decision):
     policy: fields.Policy = None
 
 
-class GangGivenBack(Decision):
+class GangGivenBack(Decision, info="gang given back", counted=Counted(GANGS_GIVEN_BACK)):
     """A gang that was partly written gave its devices back."""
-
-    LINES: ClassVar = (Line("gang given back", Level.INFO),)
-    METRICS: ClassVar = (Counted(GANGS_GIVEN_BACK),)
 
     gang: fields.Gang
     claims: fields.ClaimKeys
     why: Annotated[str, Logged("the cause")]
 
 
-ROOM_PLANS = MetricSpec("room_plans_total", "New plans to evict pods, carried out or not.")
+ROOM_PLANS = metric("room_plans_total", "New plans to evict pods, carried out or not.")
 
-ROOM_PLANS_ABORTED = MetricSpec("room_plans_aborted_total", "Plans to evict pods that were aborted.")
+ROOM_PLANS_ABORTED = metric("room_plans_aborted_total", "Plans to evict pods that were aborted.")
 
-EVICTIONS = MetricSpec(
+EVICTIONS = metric(
     "evictions_total",
     "Pods that were evicted.",
-    (("purpose", "`preemption`: so that a pending pod or gang fits; `rebalancing`: to move the pod"),),
+    purpose="`preemption`: so that a pending pod or gang fits; `rebalancing`: to move the pod",
 )
 
 
-class RoomPlanned(Decision):
+class RoomPlanned(Decision, info="room can be made", counted=Counted(ROOM_PLANS)):
     """Room can be made for a pending pod or gang by evictions."""
-
-    LINES: ClassVar = (Line("room can be made", Level.INFO),)
-    METRICS: ClassVar = (Counted(ROOM_PLANS),)
 
     nominee: fields.Nominee
     victims: fields.PodKeys
@@ -71,41 +62,32 @@ class RoomPlanned(Decision):
     why: Annotated[str, Logged("the cause")]
 
 
-class RoomPlanAborted(Decision):
+class RoomPlanAborted(Decision, warning="making room aborted", counted=Counted(ROOM_PLANS_ABORTED)):
     """A plan to evict pods is dropped."""
-
-    LINES: ClassVar = (Line("making room aborted", Level.WARNING),)
-    METRICS: ClassVar = (Counted(ROOM_PLANS_ABORTED),)
 
     nominee: fields.Nominee
     why: Annotated[str, Logged("the cause")]
 
 
-class Evicted(Decision):
+class Evicted(Decision, warning="pod evicted", counted=Counted(EVICTIONS, ("preemption",))):
     """A pod was evicted for one of higher priority."""
-
-    LINES: ClassVar = (Line("pod evicted", Level.WARNING),)
-    METRICS: ClassVar = (Counted(EVICTIONS, ("preemption",)),)
 
     pod: fields.PodKey
     uid: fields.Uid
     nominee: fields.Nominee
 
 
-MOVE_PLANS = MetricSpec("move_plans_total", "New plans to move pods, carried out or not.")
+MOVE_PLANS = metric("move_plans_total", "New plans to move pods, carried out or not.")
 
-MOVE_PLANS_ABORTED = MetricSpec("move_plans_aborted_total", "Plans to move pods that were aborted.")
+MOVE_PLANS_ABORTED = metric("move_plans_aborted_total", "Plans to move pods that were aborted.")
 
-PODS_MOVED = MetricSpec(
+PODS_MOVED = metric(
     "pods_moved_total", "Pods that were evicted and run again at the place that was held for them."
 )
 
 
-class MovesPlanned(Decision):
+class MovesPlanned(Decision, info="moves can be made", counted=Counted(MOVE_PLANS)):
     """More of something fits if some pods move."""
-
-    LINES: ClassVar = (Line("moves can be made", Level.INFO),)
-    METRICS: ClassVar = (Counted(MOVE_PLANS),)
 
     goal: fields.Goal
     counted: fields.CountedThing
@@ -118,11 +100,8 @@ class MovesPlanned(Decision):
     why: Annotated[str, Logged("the cause")]
 
 
-class MovesAborted(Decision):
+class MovesAborted(Decision, warning="moves aborted", counted=Counted(MOVE_PLANS_ABORTED)):
     """The rest of a plan to move pods is dropped."""
-
-    LINES: ClassVar = (Line("moves aborted", Level.WARNING),)
-    METRICS: ClassVar = (Counted(MOVE_PLANS_ABORTED),)
 
     goal: fields.Goal
     pod: fields.PodKey
@@ -133,11 +112,8 @@ class MovesAborted(Decision):
     why: Annotated[str, Logged("the cause")]
 
 
-class MoveEvicted(Decision):
+class MoveEvicted(Decision, warning="pod evicted to move it", counted=Counted(EVICTIONS, ("rebalancing",))):
     """A pod was evicted to move. Its new place is held."""
-
-    LINES: ClassVar = (Line("pod evicted to move it", Level.WARNING),)
-    METRICS: ClassVar = (Counted(EVICTIONS, ("rebalancing",)),)
 
     pod: fields.PodKey
     uid: fields.Uid
@@ -148,11 +124,8 @@ class MoveEvicted(Decision):
     place: Annotated[str, Logged("the counter set, group or node that gains")]
 
 
-class PodMoved(Decision):
+class PodMoved(Decision, info="pod moved", counted=Counted(PODS_MOVED)):
     """The replacement of a moved pod runs at its place."""
-
-    LINES: ClassVar = (Line("pod moved", Level.INFO),)
-    METRICS: ClassVar = (Counted(PODS_MOVED),)
 
     pod: fields.PodKey
     replacement: Annotated[ObjectKey, Logged("NAMESPACE/NAME", write=str)]
@@ -160,18 +133,15 @@ class PodMoved(Decision):
     devices: fields.Devices
 
 
-NOMINATIONS = MetricSpec("nominations_total", "Nominations: room that was held for a claim, a pod or a gang.")
+NOMINATIONS = metric("nominations_total", "Nominations: room that was held for a claim, a pod or a gang.")
 
-NOMINATIONS_ENDED = MetricSpec(
-    "nominations_ended_total", "Nominations that ended.", (("result", "`used`, `expired` or `dropped`"),)
+NOMINATIONS_ENDED = metric(
+    "nominations_ended_total", "Nominations that ended.", result="`used`, `expired` or `dropped`"
 )
 
 
-class Nominated(Decision):
+class Nominated(Decision, info="room held", counted=Counted(NOMINATIONS)):
     """Room is held for something until the deadline."""
-
-    LINES: ClassVar = (Line("room held", Level.INFO),)
-    METRICS: ClassVar = (Counted(NOMINATIONS),)
 
     nominee: fields.Nominee
     nodes: Annotated[tuple[str, ...], Logged("names of nodes", list, fields.texts)]
@@ -180,38 +150,31 @@ class Nominated(Decision):
     why: Annotated[str, Logged("the cause")]
 
 
-class NominationUsed(Decision):
+class NominationUsed(Decision, info="held room used", counted=Counted(NOMINATIONS_ENDED, ("used",))):
     """What the room was held for has its place."""
 
-    LINES: ClassVar = (Line("held room used", Level.INFO),)
-    METRICS: ClassVar = (Counted(NOMINATIONS_ENDED, ("used",)),)
-
     nominee: fields.Nominee
 
 
-class NominationExpired(Decision):
+class NominationExpired(
+    Decision, warning="held room expired", counted=Counted(NOMINATIONS_ENDED, ("expired",))
+):
     """Held room was not used before the deadline."""
 
-    LINES: ClassVar = (Line("held room expired", Level.WARNING),)
-    METRICS: ClassVar = (Counted(NOMINATIONS_ENDED, ("expired",)),)
-
     nominee: fields.Nominee
 
 
-class NominationDropped(Decision):
+class NominationDropped(
+    Decision, info="held room given up", counted=Counted(NOMINATIONS_ENDED, ("dropped",))
+):
     """Held room is not wanted, or its plan was aborted."""
-
-    LINES: ClassVar = (Line("held room given up", Level.INFO),)
-    METRICS: ClassVar = (Counted(NOMINATIONS_ENDED, ("dropped",)),)
 
     nominee: fields.Nominee
     why: Annotated[str, Logged("the cause")]
 
 
-class WorkloadChecked(Decision):
+class WorkloadChecked(Decision, info="workload checked"):
     """The admission check answered Kueue for a Workload."""
-
-    LINES: ClassVar = (Line("workload checked", Level.INFO),)
 
     workload: Annotated[ObjectKey, Logged("NAMESPACE/NAME", write=str)]
     state: Annotated[str, Logged("`Ready`, `Pending` or `Retry`")]
@@ -219,10 +182,8 @@ class WorkloadChecked(Decision):
     message: fields.Message
 
 
-class NodesRequested(Decision):
+class NodesRequested(Decision, info="nodes requested"):
     """A ProvisioningRequest was made."""
-
-    LINES: ClassVar = (Line("nodes requested", Level.INFO),)
 
     request: Annotated[ObjectKey, Logged("NAMESPACE/NAME", write=str)]
     pod: fields.PodKey
@@ -231,10 +192,8 @@ class NodesRequested(Decision):
     shapes: Annotated[tuple[str, ...], Logged("nodes of which an empty one would serve them", list, list)]
 
 
-class NodesNotRequested(Decision):
+class NodesNotRequested(Decision, info="nodes not requested any more"):
     """A ProvisioningRequest of ours was removed."""
-
-    LINES: ClassVar = (Line("nodes not requested any more", Level.INFO),)
 
     request: Annotated[ObjectKey, Logged("NAMESPACE/NAME", write=str)]
     why: Annotated[str, Logged("the cause")]

@@ -103,7 +103,7 @@ STRANGE = MetricSpec("strange_total", "Help.", (("what", "what it was"),))
 LASTED = MetricSpec("lasted_seconds", "Help.", buckets=(1.0,))
 
 
-class Strange(Decision):
+class Strange(Decision, counted=(Counted(STRANGE, ("odd",)), Counted(LASTED, observed="seconds"))):
     """Something strange
     happened.
 
@@ -111,7 +111,6 @@ class Strange(Decision):
     """
 
     LINES: ClassVar = (Line("strange", Level.ERROR),)
-    METRICS: ClassVar = (Counted(STRANGE, ("odd",)), Counted(LASTED, observed="seconds"))
 
     claim: of.ClaimKey
     pod: Annotated[ObjectKey | None, Logged("a pod", write=str, optional=True)]
