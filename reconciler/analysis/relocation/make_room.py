@@ -130,7 +130,8 @@ def make_room(
                 return replace(asked, places=then, optimal=True)
             occupants = Occupants(world, gone=leaving)
         if never := _never_preempts(wanted):
-            why = f"{now.message}; and preemptionPolicy of {never} is Never"
+            off = next(filter(None, map(world.groups.off_policy, wanted.pods)), "")
+            why = f"{now.message}; and preemptionPolicy of {never} is Never{off}"
             return replace(asked, refusal=NoFit(NEVER, why), optimal=True)
         own, fixed = {pod.key for pod in wanted.pods}, _claims_that_stay(wanted, world)
 

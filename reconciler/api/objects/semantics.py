@@ -22,6 +22,7 @@ EXTENDED_RESOURCES = "DRAExtendedResource"
 FRACTIONAL_RANGE = "DRAFractionalCapacityRange"
 GENERIC_WORKLOAD = "GenericWorkload"
 GROUP_CLAIMS = "DRAWorkloadResourceClaims"
+GROUP_PREEMPTION = "PodGroupPreemptionPolicy"
 LIST_ATTRIBUTES = "DRAListTypeAttributes"
 NODE_ALLOCATABLE = "DRANodeAllocatableResources"
 OPTIONAL_NODE_OPERATIONS = "DRAOptionalNodeOperations"
@@ -58,6 +59,7 @@ GATES: dict[str, FeatureGate] = {
     FRACTIONAL_RANGE: FeatureGate(37),
     GENERIC_WORKLOAD: FeatureGate(shown_by="PodGroup"),
     GROUP_CLAIMS: FeatureGate(),
+    GROUP_PREEMPTION: FeatureGate(),
     LIST_ATTRIBUTES: FeatureGate(),
     NODE_ALLOCATABLE: FeatureGate(),
     OPTIONAL_NODE_OPERATIONS: FeatureGate(),
@@ -74,6 +76,11 @@ GATES: dict[str, FeatureGate] = {
 def spelled(gate: str) -> str:
     """The name of a gate, with a note if it is one of a preview."""
     return f"{gate} (preview of 1.{NEWEST_MINOR + 1})" if GATES[gate].is_preview else gate
+
+
+def needs_gate(gate: str) -> str:
+    """What is said of a feature whose gate is off."""
+    return f"needs the feature gate {spelled(gate)}; it is off"
 
 
 GroupMode = Literal["kep-5963", "pairwise"]

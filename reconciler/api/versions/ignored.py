@@ -9,7 +9,13 @@ from typing import Any, get_args, get_origin
 
 from reconciler.api.objects import claims, core, gangs, meta, slices, storage
 from reconciler.api.objects.model import fields_of
-from reconciler.api.objects.semantics import NODE_ALLOCATABLE, SHARED_CAPACITY, SHARING_AFFINITY
+from reconciler.api.objects.semantics import (
+    GROUP_PREEMPTION,
+    NODE_ALLOCATABLE,
+    SHARED_CAPACITY,
+    SHARING_AFFINITY,
+    TAINTS,
+)
 
 _OF_OBJECTS = "apiVersion"
 _SOURCES = (
@@ -118,11 +124,13 @@ UNUSED: Mapping[type, Mapping[str, str]] = {
 
 
 GATED: Mapping[type, Mapping[str, str]] = {
-    slices.Device: {"nodeAllocatableResources": NODE_ALLOCATABLE},
+    slices.Device: {"nodeAllocatableResources": NODE_ALLOCATABLE, "taints": TAINTS},
     slices.ResourceSliceSpec: {"sharingAffinity": SHARING_AFFINITY},
     slices.Counter: {"requestPolicy": SHARED_CAPACITY, "valueFrom": SHARED_CAPACITY},
     claims.AllocatedDevice: {"consumedCounters": SHARED_CAPACITY},
     core.PodStatus: {"nodeAllocatableResourceClaimStatuses": NODE_ALLOCATABLE},
+    gangs.PodGroupSpec: {"preemptionPolicy": GROUP_PREEMPTION},
+    gangs.CompositePodGroupSpec: {"preemptionPolicy": GROUP_PREEMPTION},
 }
 """Field -> the feature gate without which it is ignored"""
 

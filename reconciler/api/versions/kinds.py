@@ -217,7 +217,7 @@ SINCE: Mapping[type, Mapping[str, Since]] = {
     core.PodSpec: {"schedulingGroup": Since(36, semantics.GENERIC_WORKLOAD)},
     gangs.PodGroupSpec: {
         "parentCompositePodGroupName": Since(37, semantics.COMPOSITE_GROUPS),
-        "preemptionPolicy": Since(37),
+        "preemptionPolicy": Since(37, semantics.GROUP_PREEMPTION),
     },
 }
 """Model -> its field as the API spells it"""

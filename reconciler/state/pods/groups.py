@@ -22,7 +22,13 @@ from reconciler.api.objects.gangs import (
 )
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Reason
-from reconciler.api.objects.semantics import ALL_GATES, COMPOSITE_GROUPS, GENERIC_WORKLOAD
+from reconciler.api.objects.semantics import (
+    ALL_GATES,
+    COMPOSITE_GROUPS,
+    GENERIC_WORKLOAD,
+    GROUP_PREEMPTION,
+    needs_gate,
+)
 from reconciler.errors import Malformed, Unlisted
 from reconciler.state.caches import Forkable
 from reconciler.state.on_demand import KindsOnDemand
@@ -110,16 +116,33 @@ class PodGroups(Forkable):
         """A pod with the priority, its class and the preemptionPolicy of its PodGroup, or of the root of its
         tree, where that has them.
         """
-        gang = gang_of(pod) if self._known and GENERIC_WORKLOAD in self.gates else None
-        group = self._known.get(self.root(gang)) if gang is not None else None
-        if not isinstance(group, PodGroup | CompositePodGroup):
+        group = self._ranking(pod)
+        if group is None:
             return pod
-        names = ("priority", "priority_class_name", "preemption_policy")
-        given = {name: getattr(group.spec, name) for name in names}
+        policy = group.spec.preemption_policy if GROUP_PREEMPTION in self.gates else None
+        given = {
+            "priority": group.spec.priority,
+            "priority_class_name": group.spec.priority_class_name,
+            "preemption_policy": policy,
+        }
         found = {key: value for key, value in given.items() if value is not None}
         if all(getattr(pod.spec, key) == value for key, value in found.items()):
             return pod
         return pod.replacing("spec", **found)
+
+    def _ranking(self, pod: Pod) -> PodGroup | CompositePodGroup | None:
+        """The group whose priority and preemptionPolicy count for a pod."""
+        gang = gang_of(pod) if self._known and GENERIC_WORKLOAD in self.gates else None
+        group = self._known.get(self.root(gang)) if gang is not None else None
+        return group if isinstance(group, PodGroup | CompositePodGroup) else None
+
+    def off_policy(self, pod: Pod) -> str:
+        """Why a pod has another preemptionPolicy than its group, for people; empty if it has not."""
+        group = self._ranking(pod)
+        policy = group.spec.preemption_policy if group is not None else None
+        if group is None or policy in (None, pod.spec.preemption_policy) or GROUP_PREEMPTION in self.gates:
+            return ""
+        return f"; the {policy} of {group.kind} {group.key} {needs_gate(GROUP_PREEMPTION)}"
 
     def note(self, change: Change) -> frozenset[GangKey]:
         """Apply a change of groups. Returns the gangs that it concerns."""
@@ -188,8 +211,8 @@ def rules_of(
         return _annotated(gang, pods)
     kind = KIND_OF[gang.source]
     if gang.source is not GangSource.COSCHEDULING and GENERIC_WORKLOAD not in groups.gates:
-        why = f"needs the feature gate {GENERIC_WORKLOAD}; it is off"
-        return NoRules(Reason.FEATURE_DISABLED, f"{_WRITTEN[kind]} {gang} of pod {pods[0].key} {why}")
+        why = f"{_WRITTEN[kind]} {gang} of pod {pods[0].key} {needs_gate(GENERIC_WORKLOAD)}"
+        return NoRules(Reason.FEATURE_DISABLED, why)
     try:
         on_demand.require(kind, f"pod {pods[0].key}")
     except Unlisted as exc:
@@ -204,7 +227,7 @@ def rules_of(
     if group is None:
         return NoRules(NOT_FOUND, f"PodGroup {gang}, which pod {pods[0].key} names, does not exist{served}")
     if COMPOSITE_GROUPS not in groups.gates and (parent := _parent(group)) is not None:
-        why = f"is in CompositePodGroup {parent}, which needs the feature gate {COMPOSITE_GROUPS}; it is off"
+        why = f"is in CompositePodGroup {parent}, which {needs_gate(COMPOSITE_GROUPS)}"
         return NoRules(Reason.FEATURE_DISABLED, f"PodGroup {gang} {why}")
     return _of_pods(gang, group)
 

@@ -93,6 +93,27 @@ def test_what_is_asked_about(say, asked: list[str], code: int, said: str):
     assert result.exit_code == code
 
 
+GROUP = """\
+apiVersion: scheduling.k8s.io/v1beta1
+kind: PodGroup
+metadata: {name: h}
+spec: {schedulingPolicy: {gang: {minCount: 1}}, preemptionPolicy: PreemptLowerPriority}
+"""
+NEVER = f"preemptionPolicy: Never, schedulingGroup: {{podGroupName: h}}, {GATED}"
+
+
+def test_the_policy_of_a_group_counts_only_with_its_gate(say):
+    """Its pod says Never, and the group that others may leave."""
+    of_group = together(template("two", 2), GROUP, pod("m3", "c:two", spec=NEVER))
+    assert "is Never" not in say("make-room", "m3", "--pod", more=of_group).stdout
+    off = ("--feature-gates", "PodGroupPreemptionPolicy=false")
+    assert (
+        "preemptionPolicy of gang default/h is Never; the PreemptLowerPriority of PodGroup default/h needs "
+        "the feature gate PodGroupPreemptionPolicy; it is off"
+    ) in say("make-room", "m3", "--pod", *off, more=of_group).stdout
+    assert "Never" not in say("doctor", more=of_group).stdout
+
+
 def test_a_gang_by_its_name_or_by_one_of_its_pods(say):
     by_name = say("make-room", "g", "--gang", more=MEMBERS)
     assert "no room can be made: gang default/g: NoRoomToMake" in by_name.stdout

@@ -278,6 +278,7 @@ async def test_the_next_leader_holds_the_room_that_was_made():
 
 
 OF_GROUP: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
+    # What the group says, what its pod says, and whether a pod is evicted for it
     ({"priority": 1000}, {"priority": 0}, True),
     ({"priority": 1000, "priorityClassName": "high"}, {"priority": 0, "priorityClassName": ""}, True),
     ({"priority": 1000, "priorityClassName": "other"}, {"priority": 1000}, False),
@@ -304,3 +305,13 @@ async def test_what_a_group_says_of_preemption_counts_instead_of_its_pods(
             cluster.load(claim("last"))  # by then the gang was looked at
             await running.heard(Waits, counts=lambda one: one.gang is None)
     assert [decision.pod.name for decision in running.of(Evicted)] == ["low0"] * evicts
+
+
+async def test_the_policy_of_a_group_does_not_count_without_its_gate():
+    cluster, group = small(1), pod_group("g", 1)
+    group["spec"] |= {"priority": 1000, "preemptionPolicy": "Never"}
+    async with evicting(cluster, feature_gates="PodGroupPreemptionPolicy=false") as running:
+        await fleet(running, cluster, 1)
+        member = important("high", "wanted", schedulingGroup={"podGroupName": "g"})
+        cluster.load(group, claim("wanted", managed=False), member)
+        await running.heard(NominationUsed)
