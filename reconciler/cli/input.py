@@ -13,6 +13,7 @@ from reconciler.api.manifests import documents as manifests
 from reconciler.api.manifests.bundle import Bundle, bundle, unknown_parts
 from reconciler.api.objects.meta import ApiObject
 from reconciler.api.versions.reading import read
+from reconciler.cel.refusals import REFUSES
 from reconciler.cli.exits import NoAnswer, note_refusal
 from reconciler.cli.options import strict
 from reconciler.cli.output import SILENT, ProgressTracker, remark
@@ -29,7 +30,7 @@ def _bundle(
     paths: Sequence[str],
     progress: ProgressTracker,
 ) -> Bundle:
-    found = known_alone(bundle(progress.each("reading manifests", read)))
+    found = known_alone(bundle(progress.each("reading manifests", read), REFUSES))
     if paths and not (found.size or any(map(_is_question, found.others.values()))):
         report_refused(found.refused)
         raise NoAnswer(nothing_usable(len(found.refused), found.ignored) or nothing_in(paths))
@@ -79,10 +80,19 @@ def _nothing_in(path: str) -> str:
     return f"{path} has no file that ends in {', '.join(manifests.SUFFIXES)}"
 
 
+MOST_MISTAKES = 4
+"""Mistakes of one object that are printed; doctor lists all"""
+
+
 def report_refused(refused: Iterable[manifests.InvalidDocument]) -> None:
-    """Print a line to standard error for each invalid document or object."""
+    """Print to standard error what is wrong with each invalid document or object, a line for each mistake."""
     for refusal in refused:
-        remark(f"refused: {refusal.problem}")
+        problem = refusal.problem
+        remark(f"refused: {problem}")
+        for field, reason in problem.others[: MOST_MISTAKES - 1]:
+            remark(f"refused: {problem.subject}: {field}: {reason}")
+        if more := len(problem.others[MOST_MISTAKES - 1 :]):
+            remark(f"refused: {problem.subject}: {counted(more, 'more mistake')}; see dra-reconciler doctor")
         note_refusal()
 
 
@@ -119,7 +129,7 @@ def read_first_file_and_all(files: Sequence[str], progress: ProgressTracker) -> 
     every = _bundle(chain(first, manifests.documents(files[1:], sys.stdin.buffer)), files, progress)
     report_warnings(every.warnings)
     report_refused(every.refused)
-    return bundle(first), every
+    return bundle(first, REFUSES), every
 
 
 def read_valid(raws: Iterable[dict[str, Any]]) -> Iterator[ApiObject]:

@@ -34,6 +34,7 @@ from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import Semantics, with_gates
 from reconciler.api.objects.similar_names import instead
 from reconciler.api.objects.slices import ResourceSlice
+from reconciler.cel.refusals import REFUSES
 from reconciler.control.demand import read_demand_file
 from reconciler.control.offline import Report, decide
 from reconciler.errors import Rejected
@@ -288,7 +289,7 @@ def _flat(objects: Iterable[Objects]) -> Iterator[Manifest]:
 
 
 def _read(found: Iterable[Document | InvalidDocument]) -> Bundle:
-    read = bundle(found)
+    read = bundle(found, REFUSES)
     for problem in _problems(read):
         warnings.warn(problem, stacklevel=3)
     return read
@@ -300,7 +301,7 @@ def _problems(found: Bundle) -> Iterator[str]:
 
 def _question(objects: Iterable[Objects]) -> Bundle:
     """The objects of a question. Raises Rejected if one is invalid: it would be another question."""
-    found = bundle(_documents(objects))
+    found = bundle(_documents(objects), REFUSES)
     if problem := next(_problems(found), ""):
         raise Rejected(problem)
     return found

@@ -15,6 +15,7 @@ from reconciler.api.objects.meta import ApiObject, PoolID
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.objects.slices import Device, DeviceTaintRule, ResourceSlice
 from reconciler.api.objects.validating import subject_of
+from reconciler.cel.refusals import REFUSES
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.trial import store_of
 
@@ -338,7 +339,7 @@ def read_input(found: Iterable[Document | InvalidDocument], rules: Semantics) ->
             refused.append(document)
             continue
         # One bundle for each document: a common bundle would reject the second object of a name.
-        one = bundle([document])
+        one = bundle([document], REFUSES)
         refused += one.refused
         warnings += [(document.origin, line.removeprefix(f"{document.origin}: ")) for line in one.warnings]
         entries = [entry for of_kind in one.entries.values() for entry in of_kind.values()]

@@ -3,6 +3,7 @@
 Also tolerations and DeviceTaintRules (CLM-5, TNT-7).
 """
 
+import json
 from collections.abc import Callable
 from datetime import datetime
 from itertools import pairwise
@@ -261,19 +262,21 @@ def check_device(device: fields.Field, *, per_device: bool) -> None:
     for taint in device["taints"].items():
         check_taint(taint)
     check_binding_conditions(device)
-    _node_resources(device["nodeAllocatableResources"], device["capacity"].object())
+    check_node_resources(device)
     device["bindsToNode"].flag()
 
 
-_OF_NODES = ("cpu", "memory", "ephemeral-storage")
+_OF_NODES = ("cpu", "memory")
 _ONE_MULTIPLE = "exactly one of `capacityKey` or `deviceMultiplier` is required"
 
 
-def _node_resources(resources: fields.Field, capacity: Object) -> None:
+def check_node_resources(device: fields.Field) -> None:
     """NAR-7: how a device uses resources of its node."""
-    for name, use in resources.entries():
+    capacity = device["capacity"].object()
+    for name, use in device["nodeAllocatableResources"].entries():
         if name not in _OF_NODES and not name.startswith("hugepages-"):
-            use.value_invalid("must be a node allocatable resource name")
+            why = "must be a node allocatable resource name: cpu, memory or hugepages-SIZE"
+            use.note("FieldValueInvalid", f"Invalid value: {json.dumps(name)}: {why}")
         mapping, overhead = use["mapping"], use["overhead"]
         if not (mapping.present or overhead.present):
             use.required("at least one of mapping or overhead must be set")
@@ -293,7 +296,7 @@ def _mapping(mapping: fields.Field, capacity: Object) -> None:
     if key.present == alone.present:
         mapping.value_invalid(_ONE_MULTIPLE)
     if key.present and key.text() not in capacity:
-        key.note("FieldValueNotFound", f"Not found: {key.text()!r}")
+        key.note("FieldValueNotFound", f"Not found: {json.dumps(key.text())}: name a capacity of the device")
     if key.present and not times.present:
         times.required("capacityMultiplier is required when capacityKey is set")
     if times.present and not key.present:

@@ -136,6 +136,10 @@ REFUSED = {
         uses({"mapping": PER_CPU}, "x.io/gpu"),
         f"{D}.nodeAllocatableResources[x.io/gpu]: Invalid",
     ),
+    "a use of what only containers request": (
+        uses({"mapping": PER_CPU}, "ephemeral-storage"),
+        f"{D}.nodeAllocatableResources[ephemeral-storage]: Invalid",
+    ),
     "a use without mapping and overhead": (uses({}), f"{CPU}: Required"),
     "a mapping by capacity and by device": (
         uses({"mapping": {**PER_CPU, "deviceMultiplier": "1"}}),

@@ -106,6 +106,10 @@ def test_doctor_knows_every_field_of_an_object_with_all_of_them(name: str):
                 "kind": kind.name,
             }
             text = json.dumps(made).replace('"source": "1"', '"source": "FromClass"')
+            text = text.replace('"nodeAllocatableResources": {"a"', '"nodeAllocatableResources": {"cpu"')
+            text = text.replace('"capacityKey": "1"', '"capacityKey": "a"').replace(
+                ', "deviceMultiplier": "1"', ""
+            )
             for before in ('"name": ', 'Attribute": ', '"requests": [') * name.startswith("ResourceClaim"):
                 text = text.replace(f'{before}"1"', f'{before}"d/x"')
             found = examine(read_input(of_text("a.yaml", text), Semantics()))

@@ -7,12 +7,15 @@ from typing import Any
 import pytest
 import yaml
 
+from reconciler.api.manifests import bundle as of_documents
 from reconciler.api.manifests.bundle import Bundle, as_served, read_bundle
+from reconciler.api.manifests.documents import Document, Origin
 from reconciler.api.manifests.inferred_nodes import ASSUMED, HOSTNAME, infer_nodes
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ObjectKey, ObjectMeta
 from reconciler.api.objects.slices import ResourceSlice
+from reconciler.cel.refusals import REFUSES
 from reconciler.embedded import ApiServer
 from tests.tools.builders import Object, claim, device, devices, resource_slice
 from tests.tools.checkout import SHARED, needs
@@ -84,6 +87,62 @@ def test_a_derived_attribute_that_no_constraint_uses_is_refused_with_its_claim_a
     for refusal, path in zip(refusals(bundle, tmp_path), ("spec", "spec.spec"), strict=True):
         assert f"{path}.devices.requests[0].exactly.derivedAttributes[0].name" in refusal
         assert "must be referenced by at least one matchAttribute" in refusal
+
+
+def test_a_derived_attribute_that_is_refused_says_also_that_it_does_not_compile():
+    """One that only does not compile is left to the decision, like a selector."""
+    wants = {"deviceClassName": "any", "derivedAttributes": [{"name": "d/bus", "expression": "((("}]}
+    spec = {"devices": {"requests": [{"name": "r", "exactly": wants}]}}
+    raw = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {"name": "c"},
+        "spec": spec,
+    }
+    (refused,) = of_documents.bundle([Document(Origin("f"), raw)], REFUSES).refused
+    assert refused.problem.field.endswith("derivedAttributes[0].name")
+    ((field, reason),) = refused.problem.others
+    assert field.endswith("derivedAttributes[0].expression")
+    assert "does not compile" in reason
+    spec["devices"]["constraints"] = [{"matchAttribute": "d/bus"}]
+    assert of_documents.bundle([Document(Origin("f"), raw)], REFUSES).of(ResourceClaim)
+
+
+BAD_USES = {
+    "mapping: Invalid value": {"mapping": {}},
+    'capacityMultiplier: Invalid value: "-1": must be positive': {
+        "mapping": {"capacityKey": "cpus", "capacityMultiplier": "-1"}
+    },
+    'capacityKey: Not found: "gpus": name a capacity of the device': {
+        "mapping": {"capacityKey": "gpus", "capacityMultiplier": "1"}
+    },
+    "capacityMultiplier: Required value": {"mapping": {"capacityKey": "cpus"}},
+    "exactly one of `capacityKey` or `deviceMultiplier` is required": {
+        "mapping": {"capacityKey": "cpus", "capacityMultiplier": "1", "deviceMultiplier": "1"}
+    },
+    "perPod: Invalid value": {"overhead": {"perPod": "-1"}},
+    "at least one of mapping or overhead must be set": {},
+}
+
+
+@pytest.mark.parametrize(("said", "use"), BAD_USES.items(), ids=BAD_USES)
+def test_a_use_of_node_resources_that_a_server_refuses_is_refused_here(said: str, use: dict[str, Any]):
+    device = {"name": "a", "capacity": {"cpus": {"value": "8"}}, "nodeAllocatableResources": {"cpu": use}}
+    spec = {
+        "driver": "d",
+        "nodeName": "n",
+        "pool": {"name": "p", "resourceSliceCount": 1},
+        "devices": [device],
+    }
+    raw = {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": "s"},
+        "spec": spec,
+    }
+    (refused,) = of_documents.bundle([Document(Origin("f"), raw)]).refused
+    assert "ResourceSlice s: spec.devices[0].nodeAllocatableResources[cpu]" in str(refused.problem)
+    assert said in str(refused.problem)
 
 
 def test_a_refused_object_does_not_stop_the_others(tmp_path: Path):
