@@ -20,15 +20,15 @@ from reconciler.api.objects.changes import Changed, Replaced
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
 from reconciler.api.objects.meta import ApiObject
-from reconciler.api.objects.plan import Plan
+from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.semantics import Semantics
 from reconciler.api.versions.reading import read
 from reconciler.cluster.writer import Writer
-from reconciler.control.claim_handler import ClaimGrant, ClaimHandler, ClaimQuestion, ClaimRefusal
+from reconciler.control.claim_handler import ClaimHandler
 from reconciler.control.decisions.allocating import Allocated
 from reconciler.control.decisions.declaration import Decision
 from reconciler.control.fence import Fence
-from reconciler.control.handler import Given, Later, Refused
+from reconciler.control.handler import Answer, Decide
 from reconciler.control.intake import Intake
 from reconciler.control.loop import Reconciler
 from reconciler.control.units import Unit
@@ -105,20 +105,18 @@ class Timed(ClaimHandler):
     longest: float = 0.0
     """Seconds of the longest decision, in which the loop did nothing else"""
 
-    def decide(
-        self, question: ClaimQuestion, others: Iterable[Unit]
-    ) -> Sequence[Given[ClaimGrant] | Refused[ClaimRefusal] | Later | None]:
+    def decide(self, unit: Unit, asked: Decide, others: Iterable[Unit]) -> Sequence[Answer]:
         began = perf_counter()
         self.clock.start()
         try:
-            return super().decide(question, others)
+            return super().decide(unit, asked, others)
         finally:
             self.clock.stop()
             self.longest = max(self.longest, perf_counter() - began)
 
-    def assume(self, grant: ClaimGrant) -> None:
+    def assume(self, asked: Decide, granted: Granted) -> None:
         self.clock.start()
-        super().assume(grant)
+        super().assume(asked, granted)
         self.clock.stop()
 
 

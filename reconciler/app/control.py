@@ -69,7 +69,7 @@ class Host(Struct, frozen=True):
 class Running:
     """Does nothing. A plugin overrides what it has."""
 
-    handler: Handler[Any, Any, Any] | None = None
+    handler: Handler | None = None
     """Serves units of the loop, before claims are asked for"""
     holders: Iterable[str] = ()
     """Kinds that say who holds devices: a new leader lists them again before it decides"""

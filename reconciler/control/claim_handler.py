@@ -1,10 +1,8 @@
 """Reconciles claims, and pods with claims: decides and writes their allocations."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
-
-from msgspec import Struct
 
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod, claims_of
@@ -29,28 +27,7 @@ FEWEST = 5
 """Units for which one pass takes less than decisions one by one"""
 
 
-class ClaimQuestion(Struct, frozen=True):
-    """A unit, and the claims to allocate for it."""
-
-    unit: Unit
-    decide: handler.Decide
-
-
-class ClaimGrant(Struct, frozen=True):
-    """Devices for all claims of a question."""
-
-    question: ClaimQuestion
-    granted: Granted
-
-
-class ClaimRefusal(Struct, frozen=True):
-    """Why there are no devices."""
-
-    question: ClaimQuestion
-    why: Refusal
-
-
-class ClaimHandler(handler.Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
+class ClaimHandler(handler.Handler):
     """Allocates claims, frees them, and removes the scheduling gate from pods. Serves every unit."""
 
     def __init__(
@@ -99,7 +76,7 @@ class ClaimHandler(handler.Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
             if claim is not None:
                 await self._settler.resolve(claim)
 
-    def next(self, unit: Unit) -> handler.Idle | handler.Stuck | handler.Act | handler.Ask[ClaimQuestion]:
+    def next(self, unit: Unit) -> handler.Needs:
         match self._planner.next(unit):
             case handler.Idle() as idle:
                 return idle
@@ -110,11 +87,9 @@ class ClaimHandler(handler.Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
             case handler.Ungate(pod=pod, place=place):
                 return self._release(unit, pod, place)
             case handler.Decide() as decide:
-                return handler.Ask(ClaimQuestion(unit, decide))
+                return handler.Ask(partial(self.decide, unit, decide))
 
-    def _release(
-        self, unit: Unit, pod: Pod, place: HeldPlace | None
-    ) -> handler.Idle | handler.Stuck | handler.Act:
+    def _release(self, unit: Unit, pod: Pod, place: HeldPlace | None) -> handler.Needs:
         """Remove the gate of a pod whose claims are allocated, if kube-scheduler can bind it now. `place` is
         where it is to make one more.
         """
@@ -135,47 +110,62 @@ class ClaimHandler(handler.Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         self._intake.release_pod(pod.key)
         return handler.Act(partial(self._ungate, pod, place))
 
-    def decide(
-        self, question: ClaimQuestion, others: Iterable[Unit]
-    ) -> Sequence[handler.Given[ClaimGrant] | handler.Refused[ClaimRefusal] | handler.Later | None]:
+    def decide(self, unit: Unit, asked: handler.Decide, others: Iterable[Unit]) -> Sequence[handler.Answer]:
         # Keep no snapshot here: while one is referenced, every allocation copies the columns.
-        unit, decide = question.unit, question.decide
-        if self._is_refused_again(unit, decide):
+        if self._is_refused_again(unit, asked):
             return [handler.Later(self._intake.queue.failed(unit))]
-        if self._search.is_free_for(unit) and (batch := self._decide_batch(question, others)):
+        if self._search.is_free_for(unit) and (batch := self._decide_batch(unit, asked, others)):
             return batch
-        answer = self._search.answer(unit, decide)
-        if isinstance(answer, Refusal):  # the changes that wake it do not depend on other pods' room
-            classes = frozenset(name for claim in decide.claims for _, name in classes_of(claim))
-            wants = Wants(classes, answer.room, decide.crowded, decide.awaits_pods)
-            counted = tuple(claim.key for claim in decide.claims)
-            return [handler.Refused(ClaimRefusal(question, answer), answer.reason, wants, counted)]
-        return [None if answer is None else handler.Given(ClaimGrant(question, answer))]
+        answer = self._search.answer(unit, asked)
+        if isinstance(answer, Refusal):
+            return [self._refused(unit, asked, answer)]
+        return [None if answer is None else self._given(unit, asked, answer)]
 
-    def _decide_batch(self, first: ClaimQuestion, others: Iterable[Unit]) -> list[handler.Given[ClaimGrant]]:
+    def _decide_batch(self, unit: Unit, asked: handler.Decide, others: Iterable[Unit]) -> list[handler.Given]:
         """Devices for a unit and those after it that ask for the same; empty if each is decided by itself."""
         snapshot = self._store.snapshot()
-        asked = first.decide
         if asked.held or asked.special or self._store.nominations:
             return []
         if not self._decider.is_first_fit(asked, snapshot):
             return []
-        questions = [first]
-        for unit in others:
-            found = self._planner.like(asked, unit)
+        questions = {unit: asked}
+        for other in others:
+            found = self._planner.like(asked, other)
             if found is None:
                 break
-            questions.append(ClaimQuestion(unit, found))
+            questions[other] = found
         if len(questions) < FEWEST:
             return []
         room = None
         if asked.pod is not None and (room := self._planner.room_for_copies(asked.pod)) is None:
             return []
-        self._intake.note(Asked(tuple([one.unit for one in questions])))
-        answers = self._decider.answer_batch([one.decide for one in questions], snapshot, room)
-        return [
-            handler.Given(ClaimGrant(one, granted)) for one, granted in zip(questions, answers, strict=False)
-        ]
+        self._intake.note(Asked(tuple(questions)))
+        answers = self._decider.answer_batch(list(questions.values()), snapshot, room)
+        return [self._given(*one, granted) for one, granted in zip(questions.items(), answers, strict=False)]
+
+    def _given(self, unit: Unit, asked: handler.Decide, granted: Granted) -> handler.Given:
+        return handler.Given(
+            partial(Outcome.of, granted.node, granted.plans, granted.policy),
+            partial(self.assume, asked, granted),
+            partial(self.write, unit, asked, granted),
+            asked,
+        )
+
+    def _refused(self, unit: Unit, asked: handler.Decide, why: Refusal) -> handler.Refused:
+        # The changes that wake it do not depend on other pods' room.
+        classes = frozenset(name for claim in asked.claims for _, name in classes_of(claim))
+        wants = Wants(classes, why.room, asked.crowded, asked.awaits_pods)
+        keys = tuple(claim.key for claim in asked.claims)
+        stuck = self._withdrawable(unit, asked) if why.room else []
+        return handler.Refused(
+            partial(Outcome, keys, why.reason),
+            why.reason,
+            wants,
+            keys,
+            partial(self._waits, unit, asked, why),
+            partial(self._withdraw, stuck) if stuck else None,
+            asked,
+        )
 
     def _is_refused_again(self, unit: Unit, decide: handler.Decide) -> bool:
         """Whether a unit waits, and would be refused for the same reason as before, as is known already."""
@@ -184,29 +174,23 @@ class ClaimHandler(handler.Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         reason = self._decider.refuses(decide, self._store.snapshot_for(decide.own))
         return reason is not None and reason == self._pending.reason(unit)
 
-    def outcome(self, answer: handler.Given[ClaimGrant] | handler.Refused[ClaimRefusal]) -> Outcome:
-        if isinstance(answer, handler.Refused):
-            claims = answer.refusal.question.decide.claims
-            return Outcome(tuple([claim.key for claim in claims]), answer.reason)
-        granted = answer.grant.granted
-        return Outcome.of(granted.node, granted.plans, granted.policy)
-
-    def assume(self, grant: ClaimGrant) -> None:
-        decide, plans = grant.question.decide, grant.granted.plans
-        for plan, claim in zip(plans, decide.claims, strict=True):
+    def assume(self, asked: handler.Decide, granted: Granted) -> None:
+        plans = granted.plans
+        for plan, claim in zip(plans, asked.claims, strict=True):
             if not claim.is_special:
                 self._settler.assume(plan)
-            elif len(plans) == 1 and decide.pod is not None:  # else once the others are written
-                self._intake.special.nominate(decide.pod, plan, claim, self._store.snapshot())
+            elif len(plans) == 1 and asked.pod is not None:  # else once the others are written
+                self._intake.special.nominate(asked.pod, plan, claim, self._store.snapshot())
 
-    async def write(self, grant: ClaimGrant, decided: handler.Decided) -> None:
-        granted, question = grant.granted, grant.question
-        claims = {claim.metadata.uid: claim for claim in question.decide.claims}
+    async def write(
+        self, unit: Unit, asked: handler.Decide, granted: Granted, decided: handler.Decided
+    ) -> None:
+        claims = {claim.metadata.uid: claim for claim in asked.claims}
 
         def written(plan: Plan) -> None:
             devices = plan.plain or tuple(result.id for result in plan.allocation.devices.results)
             seconds = self._clock() - decided.began
-            pod, name = _pod(question.unit), decided.name
+            pod, name = _pod(unit), decided.name
             steps, pending = granted.steps, self._age(claims[plan.uid])
             policy = granted.policy or None
             self._report(
@@ -215,7 +199,7 @@ class ClaimHandler(handler.Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
                 )
             )
 
-        plans = zip(granted.plans, question.decide.claims, strict=True)
+        plans = zip(granted.plans, asked.claims, strict=True)
         await self._settler.settle([pair for pair in plans if not pair[1].is_special], written)
 
     def _age(self, claim: ResourceClaim) -> float | None:
@@ -223,33 +207,28 @@ class ClaimHandler(handler.Handler[ClaimQuestion, ClaimGrant, ClaimRefusal]):
         created = claim.metadata.created
         return None if created is None else max((self._now() - created).total_seconds(), 0.0)
 
-    def make_room(self, refusal: ClaimRefusal, name: str) -> Callable[[], Awaitable[None]] | None:
-        stuck = self._withdrawable(refusal.question) if refusal.why.room else []
-        return partial(self._withdraw, stuck, name) if stuck else None
-
     async def _withdraw(self, stuck: Iterable[ResourceClaim], name: str) -> None:
         for claim in stuck:
             self._intake.observe(await self._writer.withdraw(claim))
             why = "the other claims of its pod do not fit on its node"
             self._report(Freed(claim.key, why, decision_id=name))
 
-    def _withdrawable(self, question: ClaimQuestion) -> list[ResourceClaim]:
+    def _withdrawable(self, unit: Unit, asked: handler.Decide) -> list[ResourceClaim]:
         """Claims made for this pod alone that bind it to a node where its other claims do not fit.
 
         A crash may leave only a part of a joint decision written.
         """
-        unit = question.unit
         pod = self._store.pods.get(unit.key) if unit.kind is Kind.POD else None
         if pod is None or not pod.gated:
             return []
-        return [c for c in question.decide.held if is_made_for(c, pod) and not c.status.reserved_for]
+        return [c for c in asked.held if is_made_for(c, pod) and not c.status.reserved_for]
 
-    def waits(self, refusal: ClaimRefusal, name: str) -> Waits:
-        decide, why = refusal.question.decide, refusal.why
-        keys = tuple(claim.key for claim in decide.claims)
-        message = "; ".join(filter(None, [why.message, self._planner.left_out(decide)]))
-        pod, nodes, steps, counts = _pod(refusal.question.unit), why.nodes, why.steps, why.counts
-        return Waits(keys, pod, why.reason, message, nodes, steps, counts, decision_id=name)
+    def _waits(self, unit: Unit, asked: handler.Decide, why: Refusal, name: str) -> Waits:
+        keys = tuple(claim.key for claim in asked.claims)
+        message = "; ".join(filter(None, [why.message, self._planner.left_out(asked)]))
+        return Waits(
+            keys, _pod(unit), why.reason, message, why.nodes, why.steps, why.counts, decision_id=name
+        )
 
     async def _free(self, unit: Unit, found: handler.Free) -> None:
         """Free a claim. If a rival holds its device, read the rival from the server first to be sure."""

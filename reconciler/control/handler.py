@@ -1,9 +1,8 @@
 """What the loop needs of the handler for a kind of unit, and the steps that a unit may need next."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import field
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -88,14 +87,6 @@ class Ungate(Struct, frozen=True):
 Step = Idle | Blocked | Decide | Free | Ungate
 
 
-Q = TypeVar("Q")
-"""Question: what a unit needs"""
-G = TypeVar("G")
-"""Grant: devices for it"""
-R = TypeVar("R")
-"""Refusal: why there are none"""
-
-
 class Stuck(Struct, frozen=True):
     """Other objects must change first, normally the unit's own, whose change requeues it."""
 
@@ -112,29 +103,6 @@ class Act(Struct, frozen=True):
     write: Callable[[], Awaitable[None]]
 
 
-class Ask(Struct, Generic[Q], frozen=True):
-    """The unit needs devices."""
-
-    question: Q
-
-
-class Given(Struct, Generic[G], frozen=True):
-    """Devices were found. They are neither assumed nor written yet."""
-
-    grant: G
-
-
-class Refused(Struct, Generic[R], frozen=True):
-    """No devices in the present state of the cluster."""
-
-    refusal: R
-    reason: str
-    wants: Wants
-    """Which changes wake the unit before its back-off ends"""
-    counted: tuple[ObjectKey, ...]
-    """The objects that count as pending"""
-
-
 class Later(Struct, frozen=True):
     """No decision now. The unit is requeued after so many seconds."""
 
@@ -148,10 +116,61 @@ class Decided(NamedTuple):
     began: float
 
 
-class Handler(ABC, Generic[Q, G, R]):
-    """Serves units of one kind. Every method may raise the errors of API requests. If `next` never asks for
-    devices, nothing that follows it is called.
+class Given(Struct, frozen=True):
+    """Devices were found. They are neither assumed nor written yet."""
+
+    outcome: Callable[[], Outcome]
+    """For the journal"""
+    assume: Callable[[], None]
+    """Counts the devices as held before they are written"""
+    write: Callable[[Decided], Awaitable[None]]
+    """Writes the assumed devices, and reports it. If this raises, devices that were certainly not written are
+    free again. Undecided or cancelled: they stay assumed, for `Handler.resolve`"""
+    question: Decide | None = None
+    """What was asked about claims"""
+
+
+class Refused(Struct, frozen=True):
+    """No devices in the present state of the cluster."""
+
+    outcome: Callable[[], Outcome]
+    """For the journal"""
+    reason: str
+    wants: Wants
+    """Which changes wake the unit before its back-off ends"""
+    counted: tuple[ObjectKey, ...]
+    """The objects that count as pending"""
+    waits: Callable[[str], Waits]
+    """The refusal as a decision to report, by its name"""
+    free: Callable[[str], Awaitable[None]] | None = None
+    """Frees allocations that block the rest of the unit, and gets the name; None if there are none"""
+    question: Decide | None = None
+    """What was asked about claims"""
+
+
+Answer = Given | Refused | Later | Act | None
+"""Act: something must be written first; the unit has another turn then. None: the unit is requeued, or will
+be when what works on its answer ends"""
+
+
+class Ask(Struct, frozen=True):
+    """The unit needs devices."""
+
+    decide: Callable[[Iterable[Unit]], Sequence[Answer]]
+    """Finds devices in the present state, or says why there are none.
+
+    Gets the units that are decided next. Those that ask for the same may be answered as well, the first ones
+    in their order, each as if the devices of those before it were held. `Asked` is noted for those that are
+    answered, or that a thread begins to work for.
     """
+
+
+Needs = Idle | Stuck | Act | Ask
+"""What a unit needs now"""
+
+
+class Handler:
+    """Serves units of one kind. Every method may raise the errors of API requests, as may what it returns."""
 
     async def warm_up(self) -> None:
         """Prepare for the first decision. Every worker calls it first."""
@@ -165,44 +184,6 @@ class Handler(ABC, Generic[Q, G, R]):
         On any error, plans of unresolved writes stay assumed.
         """
 
-    @abstractmethod
-    def next(self, unit: Unit) -> Idle | Stuck | Act | Ask[Q] | None:
+    def next(self, unit: Unit) -> Needs | None:
         """What the unit needs now. None for a unit that another handler serves."""
-
-    def decide(
-        self, question: Q, others: Iterable[Unit]
-    ) -> Sequence[Given[G] | Refused[R] | Later | Act | None]:
-        """Devices in the present state, or why there are none.
-
-        Act: something must be written first; the unit has another turn then. None: the unit is requeued, or
-        will be when what works on its answer ends.
-
-        `others` are the units that are decided next. Those that ask for the same may be answered as well, the
-        first ones in their order, each as if the devices of those before it were held. `Asked` is noted for
-        those that are answered, or that a thread begins to work for.
-        """
         raise NotImplementedError
-
-    def outcome(self, answer: Given[G] | Refused[R]) -> Outcome:
-        """A decision for the journal."""
-        raise NotImplementedError
-
-    def assume(self, grant: G) -> None:
-        """Count devices as held before they are written."""
-        raise NotImplementedError
-
-    async def write(self, grant: G, decided: Decided) -> None:
-        """Write the assumed devices, and report it.
-
-        If this raises, devices that were certainly not written are free again. Undecided or cancelled: they
-        stay assumed, for `resolve`.
-        """
-        raise NotImplementedError
-
-    def waits(self, refusal: R, name: str) -> Waits:
-        """The refusal as a decision to report."""
-        raise NotImplementedError
-
-    def make_room(self, refusal: R, name: str) -> Callable[[], Awaitable[None]] | None:  # noqa: ARG002
-        """What frees allocations that block the rest of the unit; None if there are none."""
-        return None

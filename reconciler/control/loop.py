@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
 import structlog
 
@@ -13,7 +12,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.build_ahead import build_ahead
 from reconciler.control.decisions.declaration import Reporter
 from reconciler.control.fence import Fence
-from reconciler.control.handler import Act, Ask, Decided, G, Handler, Idle, Later, Q, R, Refused, Stuck
+from reconciler.control.handler import Act, Ask, Decided, Given, Handler, Idle, Later, Needs, Refused, Stuck
 from reconciler.control.inputs import Answered
 from reconciler.control.intake import Intake
 from reconciler.control.units import Kind, Unit
@@ -55,7 +54,7 @@ class Reconciler:
     def __init__(
         self,
         intake: Intake,
-        handlers: Sequence[Handler[Any, Any, Any]],
+        handlers: Sequence[Handler],
         reporter: Reporter,
         *,
         clock: Callable[[], float],
@@ -226,8 +225,8 @@ class Reconciler:
                 case Act(write=write):
                     self._stop_waiting(unit)
                     yield unit, partial(self._act, unit, write)
-                case Ask(question=question):
-                    yield from self._decide(handler, question, unit, others)
+                case Ask() as ask:
+                    yield from self._decide(handler, ask, unit, others)
             return
         yield unit, None
 
@@ -245,14 +244,12 @@ class Reconciler:
         await self._go_on(unit)
 
     def _decide(
-        self, handler: Handler[Q, G, R], question: Q, unit: Unit, others: Sequence[Unit]
+        self, handler: Handler, ask: Ask, unit: Unit, others: Sequence[Unit]
     ) -> Iterator[tuple[Unit, Finish | None]]:
         """Decide, and count what was found as held. See `_next`."""
         began = self._began.setdefault(unit, self._clock())
         asked = [unit]
-        for one, answer in zip(
-            asked, handler.decide(question, self._alike(handler, asked, others)), strict=False
-        ):
+        for one, answer in zip(asked, ask.decide(self._alike(handler, asked, others)), strict=False):
             match answer:
                 case None:
                     yield one, None
@@ -270,21 +267,18 @@ class Reconciler:
             decided = Decided(self._reporter.name(), began)
             seconds = self._clock() - began
             if self._intake.recorded:
-                self._intake.note(Answered(decided.name, one, handler.outcome(answer)))
+                self._intake.note(Answered(decided.name, one, answer.outcome()))
             if isinstance(answer, Refused):
-                make_room = handler.make_room(answer.refusal, decided.name)
-                if make_room is None:
+                if answer.free is None:
                     self._wait(one, answer.wants)
-                yield one, partial(self._refuse, handler, one, answer, decided.name, seconds, make_room)
+                yield one, partial(self._refuse, one, answer, decided.name, seconds)
                 continue
             self._intake.pause.check()
-            handler.assume(answer.grant)
+            answer.assume()
             self._stop_waiting(one)
-            yield one, partial(self._write, handler, one, answer.grant, decided, seconds)
+            yield one, partial(self._write, one, answer, decided, seconds)
 
-    def _alike(
-        self, handler: Handler[Any, Any, Any], asked: list[Unit], others: Iterable[Unit]
-    ) -> Iterator[Unit]:
+    def _alike(self, handler: Handler, asked: list[Unit], others: Iterable[Unit]) -> Iterator[Unit]:
         """The units that the handler may decide together with the first one of `asked`, to which they are
         added: up to the first that another handler serves, or that needs something and is of another kind.
         """
@@ -302,11 +296,9 @@ class Reconciler:
         await write()
         self._intake.put(unit)
 
-    async def _write(
-        self, handler: Handler[Q, G, R], unit: Unit, grant: G, decided: Decided, seconds: float
-    ) -> None:
+    async def _write(self, unit: Unit, given: Given, decided: Decided, seconds: float) -> None:
         self._reporter.answered("", seconds, decided.name)
-        await handler.write(grant, decided)
+        await given.write(decided)
         self._done(unit)
         await self._go_on(unit)
 
@@ -323,27 +315,19 @@ class Reconciler:
         if not isinstance(needs, Idle):
             self._intake.put(unit)
 
-    def _needs_now(self, unit: Unit) -> Idle | Stuck | Act | Ask[Any]:
+    def _needs_now(self, unit: Unit) -> Needs:
         """What a unit in its turn needs by the present state, in which all changes until now count."""
         self._queue.has_seen(unit)
         found = (handler.next(unit) for handler in self._handlers)
         return next((needs for needs in found if needs is not None), Idle())
 
-    async def _refuse(
-        self,
-        handler: Handler[Q, G, R],
-        unit: Unit,
-        refused: Refused[R],
-        name: str,
-        seconds: float,
-        make_room: Finish | None,
-    ) -> None:
+    async def _refuse(self, unit: Unit, refused: Refused, name: str, seconds: float) -> None:
         """Free what blocks the unit, or say why it waits."""
         self._reporter.answered(refused.reason, seconds, name)
-        if make_room is not None:
-            await make_room()
+        if refused.free is not None:
+            await refused.free(name)
         elif self.pending.note(unit, refused.reason, refused.counted):
-            self._reporter.report(handler.waits(refused.refusal, name))
+            self._reporter.report(refused.waits(name))
 
     def _wait(self, unit: Unit, wants: Wants) -> None:
         """Let a unit wait until a change wakes it or its back-off ends.

@@ -18,10 +18,10 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.cluster.writer import Writer
 from reconciler.control.background_search import BackgroundSearch
-from reconciler.control.claim_handler import ClaimGrant, ClaimHandler, ClaimQuestion
+from reconciler.control.claim_handler import ClaimHandler
 from reconciler.control.decider import Decider
 from reconciler.control.decisions.declaration import Decision, Report
-from reconciler.control.handler import Decided
+from reconciler.control.handler import Answer, Decide, Decided
 from reconciler.control.intake import Intake, Journal
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner
@@ -85,18 +85,18 @@ class Checked(ClaimHandler):
 
     stage: "BurstStage"
 
-    def decide(self, question: ClaimQuestion, others: Iterable[Unit]) -> Sequence[Any]:
-        answers = super().decide(question, others)
+    def decide(self, unit: Unit, asked: Decide, others: Iterable[Unit]) -> Sequence[Answer]:
+        answers = super().decide(unit, asked, others)
         self.stage.batches.append(len(answers))
         return answers
 
-    def assume(self, grant: ClaimGrant) -> None:
-        self.stage.check(grant)
-        super().assume(grant)
+    def assume(self, asked: Decide, granted: Granted) -> None:
+        self.stage.check(asked, granted)
+        super().assume(asked, granted)
 
-    async def write(self, grant: ClaimGrant, decided: Decided) -> None:
-        self.stage.written.append((grant.question.unit, grant.granted))
-        await super().write(grant, decided)
+    async def write(self, unit: Unit, asked: Decide, granted: Granted, decided: Decided) -> None:
+        self.stage.written.append((unit, granted))
+        await super().write(unit, asked, granted, decided)
 
 
 H = TypeVar("H", bound=ClaimHandler)
@@ -147,9 +147,8 @@ class BurstStage(LoopStage):
         handler.stage = self
         self.run_with([handler], self.writer, OURS)
 
-    def check(self, grant: ClaimGrant) -> None:
+    def check(self, question: Decide, granted: Granted) -> None:
         """Compare a grant with a decision of its own."""
-        question, granted = grant.question.decide, grant.granted
         store, nodes = Forked.fork_of(self.intake.store).store(), self.intake.nodes.fork()
         for claim in question.claims:
             store.apply(Changed("ResourceClaim", claim))
@@ -159,5 +158,5 @@ class BurstStage(LoopStage):
         else:
             among = placement.for_pod(question.pod, question.held, snapshot).nodes
         alone = allocate(question.claims, snapshot, nodes=among)
-        assert isinstance(alone, Granted), f"{grant.question.unit} was given {granted.plans}"
+        assert isinstance(alone, Granted), f"{question.claims} were given {granted.plans}"
         assert [plan.allocation for plan in granted.plans] == [plan.allocation for plan in alone.plans]

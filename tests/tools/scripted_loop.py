@@ -2,10 +2,9 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from reconciler.aio.queue import Queue
@@ -15,7 +14,7 @@ from reconciler.cluster.writer import Writer
 from reconciler.control.decisions.allocating import Waits
 from reconciler.control.decisions.declaration import Decision, Reporter
 from reconciler.control.fence import Fence
-from reconciler.control.handler import Act, Ask, Decided, Given, Handler, Idle, Later, Refused, Stuck
+from reconciler.control.handler import Act, Answer, Ask, Decided, Given, Handler, Idle, Needs, Refused, Stuck
 from reconciler.control.inputs import Answered, Outcome
 from reconciler.control.intake import Intake
 from reconciler.control.loop import Reconciler
@@ -28,17 +27,26 @@ from tests.tools.unit_pictures import key, put
 BASE, CAP = 10.0, 80.0
 """Seconds of back-off"""
 
-Answer = Given[str] | Refused[str] | Later | Act | None
-Need = Idle | Stuck | Act | Ask[str] | None
+Makes = Callable[["Scripted"], Answer]
+"""An answer, of which the parts tell the handler that they are called"""
+GIVEN: Makes = lambda told: Given(told.outcome, lambda: told.did("assume"), told.write)  # noqa: E731
+ASK = "devices?"
+Need = Idle | Stuck | Act | str | None
 
 
-def given(devices: str = "devices") -> Given[str]:
-    return Given(devices)
-
-
-def refused(reason: str = "DevicesInUse", *, room: bool = True, name: str = "a") -> Refused[str]:
+def refused(reason: str = "DevicesInUse", *, room: bool = True, name: str = "a") -> Makes:
     """Waits for a device set free, and for news of the class `gpu`."""
-    return Refused("why", reason, Wants(frozenset({"gpu"}), room), (key(name),))
+    wants = Wants(frozenset({"gpu"}), room)
+
+    def made(told: "Scripted") -> Answer:
+        free = (lambda _: asyncio.sleep(0)) if _following(told.withdraws) else None
+        return Refused(told.outcome, reason, wants, (key(name),), _waits, free)
+
+    return made
+
+
+def _waits(name: str) -> Waits:
+    return Waits((key("a"),), None, "DevicesInUse", "why", decision_id=name)
 
 
 def stuck(reason: str, name: str = "a") -> Stuck:
@@ -54,7 +62,7 @@ class Did:
     unit: Unit | None
 
 
-class Scripted(Handler[str, str, str]):
+class Scripted(Handler):
     """Asks, answers and writes as it is told, for one worker; the last entry of a script repeats for ever.
 
     A write is an exception to raise, or what happens while it is under way.
@@ -63,8 +71,8 @@ class Scripted(Handler[str, str, str]):
     def __init__(
         self,
         *,
-        needs: Iterable[Need] = (Ask("devices?"),),
-        answers: Iterable[Answer | Exception] = (Given("devices"),),
+        needs: Iterable[Need] = (ASK,),
+        answers: Iterable[Makes | Answer | Exception] = (GIVEN,),
         writes: Iterable[Exception | Callable[[], object]] = (lambda: None,),
         unresolved: Iterable[Exception] = (),
         withdraws: Iterable[bool] = (False,),
@@ -83,53 +91,45 @@ class Scripted(Handler[str, str, str]):
     def done(self) -> list[str]:
         return [call.what for call in self.calls]
 
-    def _did(self, what: str) -> None:
+    def did(self, what: str) -> None:
         self.calls.append(Did(what, asyncio.get_running_loop().time(), self._unit))
 
     async def warm_up(self) -> None:
-        self._did("warm up")
+        self.did("warm up")
 
     def close(self) -> None:
-        self._did("close")
+        self.did("close")
 
     async def resolve(self, unit: Unit) -> None:
         self._unit = unit
-        self._did("resolve")
+        self.did("resolve")
         if self.unresolved:
             raise self.unresolved.popleft()
 
-    def next(self, unit: Unit) -> Need:  # noqa: ARG002
-        self._did("next")
-        return _following(self.needs)
+    def next(self, unit: Unit) -> Needs | None:  # noqa: ARG002
+        self.did("next")
+        needs: Need = _following(self.needs)
+        return Ask(self.decide) if isinstance(needs, str) else needs
 
-    def decide(self, question: str, others: Iterable[Unit]) -> list[Answer]:  # noqa: ARG002
-        self._did("decide")
+    def decide(self, _others: Iterable[Unit]) -> list[Answer]:
+        self.did("decide")
         answer = _following(self.answers)
         if isinstance(answer, Exception):
             raise answer
-        return [answer]
+        return [answer(self) if callable(answer) else answer]
 
-    def outcome(self, answer: Given[str] | Refused[str]) -> Outcome:  # noqa: ARG002
-        self._did("record")
+    def outcome(self) -> Outcome:
+        self.did("record")
         return Outcome()
 
-    def assume(self, grant: str) -> None:  # noqa: ARG002
-        self._did("assume")
-
-    async def write(self, grant: str, decided: Decided) -> None:  # noqa: ARG002
-        self._did("write")
+    async def write(self, decided: Decided) -> None:
+        self.did("write")
         happens = _following(self.writes)
         if isinstance(happens, Exception):
             raise happens
         await asyncio.sleep(0)
         happens()
         self.written.append(decided)
-
-    def make_room(self, refusal: str, name: str) -> Callable[[], Awaitable[None]] | None:  # noqa: ARG002
-        return partial(asyncio.sleep, 0) if _following(self.withdraws) else None
-
-    def waits(self, refusal: str, name: str) -> Waits:
-        return Waits((key("a"),), None, "DevicesInUse", refusal, decision_id=name)
 
 
 def _following(script: deque[Any]) -> Any:
@@ -154,7 +154,7 @@ class LoopStage:
         self.pending = Pending()
         intake.listed.set()
 
-    def run_with(self, handlers: Sequence[Handler[Any, Any, Any]], writer: Writer, ours: Ownership) -> None:
+    def run_with(self, handlers: Sequence[Handler], writer: Writer, ours: Ownership) -> None:
         """Build the loop."""
         self.fence = Fence(self.intake, writer, ours, clock=self.clock, patience=1.0)
         self.reconciler = Reconciler(

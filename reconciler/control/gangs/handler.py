@@ -1,10 +1,9 @@
 """Reconciles gangs: places enough of their gated pods together, writes that, then removes the gates."""
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.allocation.gangs.kinds import GangGranted, GangUnsatisfied, Seat
@@ -20,12 +19,24 @@ from reconciler.control.decisions.declaration import Report
 from reconciler.control.decisions.every import GangGivenBack, GangPlaced
 from reconciler.control.gangs.planner import GangPlanner, GiveBack, Place, Seats, Solve, UngateAll
 from reconciler.control.gangs.search import GangSearch
-from reconciler.control.handler import Act, Ask, Blocked, Decided, Given, Handler, Idle, Refused, Stuck
+from reconciler.control.handler import (
+    Act,
+    Answer,
+    Ask,
+    Blocked,
+    Decided,
+    Given,
+    Handler,
+    Idle,
+    Needs,
+    Refused,
+    Stuck,
+)
 from reconciler.control.inputs import Outcome
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import classes_of
 from reconciler.control.settler import NOT_BOUND, Releasing, Settler, patch_pod
-from reconciler.control.units import Kind, Unit, gang_unit
+from reconciler.control.units import Kind, Unit
 from reconciler.control.waiting import AWAITS_OTHERS, Wants
 from reconciler.errors import Gone, Undecided
 from reconciler.state.pods.placed import allocation_of, pinned_to
@@ -108,26 +119,7 @@ class GangWriter:
             raise
 
 
-class GangGrant(Struct, frozen=True):
-    """Places for enough members of a gang."""
-
-    solve: Solve
-    granted: GangGranted
-    claims: Mapping[ObjectKey, ResourceClaim]
-    """Those of the plans, as they were decided: one that is deleted before its write began is `Gone`"""
-
-
-class GangRefusal(Struct, frozen=True):
-    """Why there are no places for enough members."""
-
-    solve: Solve
-    why: GangUnsatisfied
-
-
-GangAnswer = Given[GangGrant] | Refused[GangRefusal] | Act | None
-
-
-class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
+class GangHandler(Handler):
     """Serves gangs, and the gated pods of gangs, which need nothing on their own."""
 
     def __init__(
@@ -161,7 +153,7 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
                 await self._settler.resolve(claim)
         await self._writer.resolve(unit.gang)
 
-    def next(self, unit: Unit) -> Idle | Stuck | Act | Ask[Solve] | None:
+    def next(self, unit: Unit) -> Needs | None:
         if not self._planner.serves(unit):
             return None
         if unit.kind is not Kind.GANG:
@@ -174,10 +166,10 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
             case GiveBack() as step:
                 return Act(partial(self._writer.give_back, step.seats, step.why))
             case Solve() as solve:
-                return Ask(solve)
+                return Ask(lambda _: [self._decide(unit, solve)])
         return Idle()
 
-    def _release(self, unit: Unit, step: UngateAll) -> Idle | Stuck | Act:
+    def _release(self, unit: Unit, step: UngateAll) -> Needs:
         """Remove the gates of the members that kube-scheduler can bind now.
 
         kube-scheduler and its plugins bind the pods of a PodGroup together, so none of these waits (GANG-27).
@@ -198,50 +190,67 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
     def close(self) -> None:
         self._search.close()
 
-    def decide(self, question: Solve, others: Iterable[Unit]) -> list[GangAnswer]:  # noqa: ARG002
-        return [self._answer(question)]
-
-    def _answer(self, question: Solve) -> GangAnswer:
-        answer = self._search.answer(question)
+    def _decide(self, unit: Unit, solve: Solve) -> Answer:
+        answer = self._search.answer(solve)
         if answer is None:
             return None
-        if isinstance(answer, GangGranted):
-            # Members that were left out may hold something elsewhere than where the others go. A claim that
-            # all share would complete them there, so it is given back, and all is decided afresh.
-            if kept := self._planner.kept(question.question.gang, answer.left_out):
-                why = "the other pods of the gang fit elsewhere"
-                return Act(partial(self._writer.give_back, kept, why))
-            planned = [plan.claim for seat in answer.seats for plan in seat.plans]
-            decided = {key: self._store.claims[key] for key in planned}
-            return Given(GangGrant(question, self._marked(question, answer), decided))
-        claims = [claim for member in question.question.members for claim in member.claims]
-        classes = frozenset(name for claim in claims for _, name in classes_of(claim))
-        room = not _is_error(answer.reason)
-        minds_pods = any(follows_others(member.pod) for member in question.question.members)
-        wants = Wants(classes, room, crowded=True, awaits_pods=minds_pods)
-        refusal = GangRefusal(question, answer)
-        return Refused(refusal, answer.reason, wants, self._counted(_unit(question)))
-
-    def outcome(self, answer: Given[GangGrant] | Refused[GangRefusal]) -> Outcome:
-        if isinstance(answer, Refused):
-            return Outcome(reason=answer.reason)
-        granted = answer.grant.granted
+        if isinstance(answer, GangUnsatisfied):
+            return self._refused(unit, solve, answer)
+        # Members that were left out may hold something elsewhere than where the others go. A claim that all
+        # share would complete them there, so it is given back, and all is decided afresh.
+        if kept := self._planner.kept(unit.gang, answer.left_out):
+            return Act(partial(self._writer.give_back, kept, "the other pods of the gang fit elsewhere"))
+        granted = self._marked(solve, answer)
         nodes = ", ".join(seat.node for seat in granted.seats)
         plans = [plan for seat in granted.seats for plan in seat.plans]
-        return Outcome.of(nodes, plans, granted.policy)
+        # As they were decided: a claim that is deleted before its write began is `Gone`.
+        pairs = [(plan, self._store.claims[plan.claim]) for plan in plans]
+        return Given(
+            partial(Outcome.of, nodes, plans, granted.policy),
+            partial(self._assume, granted),
+            partial(self._write, solve, granted, pairs),
+        )
 
-    def assume(self, grant: GangGrant) -> None:
-        for seat in grant.granted.seats:
+    def _refused(self, unit: Unit, solve: Solve, why: GangUnsatisfied) -> Refused:
+        members, returned = solve.question.members, solve.returned
+        claims = [claim for member in members for claim in member.claims]
+        classes = frozenset(name for claim in claims for _, name in classes_of(claim))
+        minds_pods = any(follows_others(member.pod) for member in members)
+        wants = Wants(classes, room=not _is_error(why.reason), crowded=True, awaits_pods=minds_pods)
+
+        def waits(name: str) -> Waits:
+            told = self._waits(unit, why.reason, why.message)
+            return dataclasses.replace(told, steps=why.steps, decision_id=name)
+
+        async def give_back(_name: str) -> None:
+            """The rest does not fit beside what was written. All of it is decided afresh."""
+            await self._writer.give_back(returned, why.message)
+
+        return Refused(
+            lambda: Outcome(reason=why.reason),
+            why.reason,
+            wants,
+            self._counted(unit),
+            waits,
+            give_back if returned else None,
+        )
+
+    def _assume(self, granted: GangGranted) -> None:
+        for seat in granted.seats:
             for plan in seat.plans:
                 self._settler.assume(plan)
-        for seat in self._unpinned(grant):
+        for seat in self._unpinned(granted):
             self._intake.assume_pod(seat.pod, seat.node)
 
-    async def write(self, grant: GangGrant, decided: Decided) -> None:
+    async def _write(
+        self,
+        solve: Solve,
+        granted: GangGranted,
+        pairs: Sequence[tuple[Plan, ResourceClaim]],
+        decided: Decided,
+    ) -> None:
         """All claims, then the nodes of pods that no allocation pins. The gates are another turn's work."""
-        solve, granted = grant.solve, grant.granted
-        unpinned = self._unpinned(grant)
-        pairs = [(plan, grant.claims[plan.claim]) for seat in granted.seats for plan in seat.plans]
+        unpinned = self._unpinned(granted)
         pod_of = {plan.claim: seat.pod for seat in granted.seats for plan in seat.plans}
 
         def written(plan: Plan) -> None:
@@ -297,25 +306,14 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
         named = gangs.gang_of(pod) if pod is not None else None
         return gangs.SeatMark(named or solve.question.gang, solve.rules.least_pods, seat.node)
 
-    def _unpinned(self, grant: GangGrant) -> list[Seat]:
+    def _unpinned(self, granted: GangGranted) -> list[Seat]:
         """The seats whose allocations allow other nodes, too. Plans must be assumed."""
-        return [seat for seat in grant.granted.seats if not self._is_pinned(seat)]
+        return [seat for seat in granted.seats if not self._is_pinned(seat)]
 
     def _is_pinned(self, seat: Seat) -> bool:
         pod = self._store.pods.get(seat.pod)
         found = (allocation_of(self._store, key) for key in claims_of(pod)) if pod is not None else ()
         return any(it is not None and pinned_to(it.node_selector) for it in found)
-
-    def make_room(self, refusal: GangRefusal, name: str) -> Callable[[], Awaitable[None]] | None:  # noqa: ARG002
-        """Give back what was written: the rest does not fit beside it. All of it is decided afresh."""
-        returned = refusal.solve.returned
-        return partial(self._writer.give_back, returned, refusal.why.message) if returned else None
-
-    def waits(self, refusal: GangRefusal, name: str) -> Waits:
-        unit, why = _unit(refusal.solve), refusal.why
-        return dataclasses.replace(
-            self._waits(unit, why.reason, why.message), steps=why.steps, decision_id=name
-        )
 
     def _waits(self, unit: Unit, reason: str, message: str) -> Waits:
         pods = tuple(sorted(pod.key for pod in self._intake.units.gated(unit.gang)))
@@ -329,10 +327,6 @@ class GangHandler(Handler[Solve, GangGrant, GangRefusal]):
             if (claim := self._store.claims.get(key)) is None or claim.allocation is None
         ]
         return tuple(waiting) or tuple(sorted(pod.key for pod in self._intake.units.gated(unit.gang)))
-
-
-def _unit(solve: Solve) -> Unit:
-    return gang_unit(solve.question.gang)
 
 
 def _is_error(reason: str) -> bool:

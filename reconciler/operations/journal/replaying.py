@@ -24,12 +24,12 @@ from reconciler.api.plugins import PLUGINS
 from reconciler.cluster.kinds import ON_DEMAND
 from reconciler.control import inputs
 from reconciler.control.background_search import BackgroundSearch
-from reconciler.control.claim_handler import ClaimHandler, ClaimQuestion
+from reconciler.control.claim_handler import ClaimHandler
 from reconciler.control.decider import Decider, Refusal
 from reconciler.control.gangs.handler import GangHandler
 from reconciler.control.gangs.planner import GangPlanner, Solve
 from reconciler.control.gangs.search import Answer, GangSearch
-from reconciler.control.handler import Ask, Blocked, Decide, Given, Handler, Refused, Stuck
+from reconciler.control.handler import Act, Ask, Blocked, Decide, Given, Handler, Later, Refused, Stuck
 from reconciler.control.inputs import Answered, Outcome, PluginInput
 from reconciler.control.intake import Intake
 from reconciler.control.planner import Planner
@@ -144,7 +144,7 @@ def _decisions(
 class ReplayPart:
     """The state and the handler of a plugin in a replay. It follows the changes of objects by itself."""
 
-    handler: Handler[Any, Any, Any]
+    handler: Handler
 
     def take(self, given: PluginInput) -> None:
         """Do what was recorded as an input of the plugin."""
@@ -189,7 +189,7 @@ class _Replay:
         gangs = GangPlanner.of(intake, planner, self._unsuited)
         decider, nothing = Decider(ours, steps=steps), cast("Any", None)  # nothing is written
         quiet: dict[str, Any] = {"clock": lambda: 0.0, "report": lambda _: None}
-        self._handlers: list[Handler[Any, Any, Any]] = [
+        self._handlers: list[Handler] = [
             GangHandler(intake, gangs, _GangsAtOnce(intake, ours, steps=steps), nothing, nothing, **quiet),
             *(part.handler for part in self._parts.values()),
             ClaimHandler(
@@ -251,10 +251,10 @@ class _Replay:
             match handler.next(units[0]):
                 case None:
                     continue
-                case Ask(question=question):
-                    answers = handler.decide(question, units[1:])
+                case Ask(decide=decide):
+                    answers = decide(units[1:])
                     while answers[0] is None:  # it goes on where it stopped
-                        answers = handler.decide(question, units[1:])
+                        answers = decide(units[1:])
                     for unit, answer in zip(units, answers, strict=False):
                         self._keep(unit, handler, answer, alone=len(units) == 1)
                 case Stuck(waits=waits):
@@ -263,17 +263,17 @@ class _Replay:
                     self._found[units[0]] = _Found()
             return
 
-    def _keep(self, unit: Unit, handler: Handler[Any, Any, Any], answer: Any, *, alone: bool) -> None:
+    def _keep(
+        self, unit: Unit, handler: Handler, answer: Given | Refused | Later | Act | None, *, alone: bool
+    ) -> None:
         if not isinstance(answer, Given | Refused):
             self._found[unit] = _Found()
             return
-        outcome = handler.outcome(answer)
-        of = answer.grant if isinstance(answer, Given) else answer.refusal
-        if isinstance(handler, ClaimHandler):
-            asked: ClaimQuestion = of.question
+        outcome, asked = answer.outcome(), answer.question
+        if asked is not None:
             # Others are decided after those before them were assumed, which is not done yet.
-            world = self._intake.store.snapshot_for(asked.decide.own) if alone and outcome.reason else None
-            self._found[unit] = _Found(outcome, partial(self._explain, asked.decide, world))
+            world = self._intake.store.snapshot_for(asked.own) if alone and outcome.reason else None
+            self._found[unit] = _Found(outcome, partial(self._explain, asked, world))
             return
         part = next((one for one in self._parts.values() if one.handler is handler), ReplayPart())
         self._found[unit] = _Found(outcome, partial(part.explain, unit, outcome.reason))

@@ -1,9 +1,8 @@
 """Reconciles gated pods that request Koordinator's devices, in a process and in a replay."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, cast
-
-from msgspec import Struct
 
 from reconciler.allocation.explanation import Explanation
 from reconciler.allocation.placement.placing import refusal_reason
@@ -16,7 +15,7 @@ from reconciler.cluster.kinds import Resource, Served
 from reconciler.cluster.pod_writer import PodWriter
 from reconciler.control.decisions.allocating import DevicesGiven, Ungated, Waits
 from reconciler.control.decisions.declaration import Report
-from reconciler.control.handler import Ask, Blocked, Decided, Given, Handler, Idle, Refused, Stuck
+from reconciler.control.handler import Ask, Blocked, Decided, Given, Handler, Needs, Refused, Stuck
 from reconciler.control.inputs import Asked, Outcome, PluginInput
 from reconciler.control.intake import Intake
 from reconciler.control.units import Kind, Unit
@@ -43,21 +42,7 @@ TRIES = 64
 HELD = "HoldsDevices"
 
 
-class DeviceQuestion(Struct, frozen=True):
-    """A pod, and the devices that it requests."""
-
-    pod: Pod
-    demand: Demand
-
-
-class DeviceRefusal(Struct, frozen=True):
-    """Why there are no devices."""
-
-    question: DeviceQuestion
-    why: Refusal
-
-
-class KoordinatorHandler(Handler[DeviceQuestion, Grant, DeviceRefusal]):
+class KoordinatorHandler(Handler):
     """Allocates devices to gated pods that request them in Koordinator's way."""
 
     def __init__(
@@ -88,7 +73,7 @@ class KoordinatorHandler(Handler[DeviceQuestion, Grant, DeviceRefusal]):
         elif unit in self._unanswered and self._demand(unit) is None:
             self._report_applied(unit)
 
-    def next(self, unit: Unit) -> Idle | Stuck | Ask[DeviceQuestion] | None:
+    def next(self, unit: Unit) -> Needs | None:
         pod = self._state.pod(unit.key) if unit.kind is Kind.POD else None
         if pod is None:
             return None
@@ -102,52 +87,59 @@ class KoordinatorHandler(Handler[DeviceQuestion, Grant, DeviceRefusal]):
         if ALLOCATED in pod.metadata.annotations:
             why = f"has the annotation {ALLOCATED} already; remove the annotation, or the gate to keep it"
             return _stuck(pod, HELD, f"pod {pod.key} {why}")
-        return Ask(DeviceQuestion(pod, demand))
+        return Ask(lambda _: [self._decide(unit, pod, demand)])
 
     def _demand(self, unit: Unit) -> Demand | Failure | None:
         """What a pod requests, or why it is refused. None if it requests nothing, or no longer."""
         pod = self._state.pod(unit.key)
         return self._state.demand(unit.key) if pod is not None and pod.gated and is_live(pod) else None
 
-    def decide(
-        self,
-        question: DeviceQuestion,
-        others: Iterable[Unit],  # noqa: ARG002
-    ) -> list[Given[Grant] | Refused[DeviceRefusal] | None]:
-        answer = self._answer(question)
+    def _decide(self, unit: Unit, pod: Pod, demand: Demand) -> Given | Refused | None:
+        answer = self._answer(unit, pod, demand)
         if answer is not None:
-            self._intake.note(Asked((Unit(Kind.POD, question.pod.key),)))
-        return [answer]
+            self._intake.note(Asked((unit,)))
+        return answer
 
-    def _answer(self, question: DeviceQuestion) -> Given[Grant] | Refused[DeviceRefusal] | None:
-        pod, demand = question.pod, question.demand
+    def _answer(self, unit: Unit, pod: Pod, demand: Demand) -> Given | Refused | None:
         fleet, placement, snapshot = self._state.fleet, self._intake.placement, self._intake.store.snapshot()
         try:
             where = placement.for_pod(pod, (), snapshot, offered=refusals.OFFERED)
         except Rejected as exc:
-            return _refused(DeviceRefusal(question, Refusal(refusal_reason(exc), str(exc))))
+            return self._refused(pod, demand, Refusal(refusal_reason(exc), str(exc)))
         names = snapshot.topology.nodes.keys() if where.nodes is None else frozenset(where.nodes)
         found = fleet.first(demand, names.__contains__, tries=TRIES)
         if found is None:  # other tasks run; the next turn goes on where this one ends
-            self._intake.put(Unit(Kind.POD, pod.key))
+            self._intake.put(unit)
             return None
         if isinstance(found, Unserved):
             offered = refusals.OFFERED
             left_out = placement.left_out(pod, (), snapshot, offered=offered) if found.unsuited else ""
-            return _refused(DeviceRefusal(question, refusal(found, left_out, crowded=where.crowded)))
+            return self._refused(pod, demand, refusal(found, left_out, crowded=where.crowded))
         held = Holder(found.node, found.allocation, demand.hints)
-        return Given(Grant(pod, demand, held, fleet.text(found.node, found.allocation)))
+        grant = Grant(pod, demand, held, fleet.text(found.node, found.allocation))
+        return Given(
+            lambda: Outcome(node=held.node, devices=((grant.text,),)),
+            partial(self._devices.assume, grant),
+            partial(self._write, unit, grant),
+        )
 
-    def outcome(self, answer: Given[Grant] | Refused[DeviceRefusal]) -> Outcome:
-        if isinstance(answer, Refused):
-            return Outcome(reason=answer.reason)
-        return Outcome(node=answer.grant.held.node, devices=((answer.grant.text,),))
+    def _refused(self, pod: Pod, demand: Demand, why: Refusal) -> Refused:
+        # Changed nodes, and nodes with more room, wake it as they wake pods with claims.
+        wants = Wants(frozenset(), room=False, crowded=why.crowded, demand=demand)
+        return Refused(
+            partial(Outcome, reason=why.reason),
+            why.reason,
+            wants,
+            (pod.key,),
+            partial(self._waits, pod, demand, why),
+        )
 
-    def assume(self, grant: Grant) -> None:
-        self._devices.assume(grant)
+    def _waits(self, pod: Pod, demand: Demand, why: Refusal, name: str) -> Waits:
+        fleet = self._state.fleet
+        found = counts(fleet.columns.every(), demand, pod.key)
+        return Waits((), pod.key, why.reason, why.message, len(fleet.machines), 0, found, decision_id=name)
 
-    async def write(self, grant: Grant, decided: Decided) -> None:
-        unit = Unit(Kind.POD, grant.pod.key)
+    async def _write(self, unit: Unit, grant: Grant, decided: Decided) -> None:
         self._unanswered[unit] = grant, decided
         try:
             await self._send(grant)
@@ -194,12 +186,6 @@ class KoordinatorHandler(Handler[DeviceQuestion, Grant, DeviceRefusal]):
             self._intake.observe_pod(pod)
         return pod
 
-    def waits(self, refusal: DeviceRefusal, name: str) -> Waits:
-        pod, demand, why = refusal.question.pod, refusal.question.demand, refusal.why
-        fleet = self._state.fleet
-        found = counts(fleet.columns.every(), demand, pod.key)
-        return Waits((), pod.key, why.reason, why.message, len(fleet.machines), 0, found, decision_id=name)
-
     def _report_applied(self, unit: Unit) -> None:
         """Report an unanswered write that the watch shows to be applied."""
         pod, (grant, decided) = self._state.pod(unit.key), self._unanswered.pop(unit)
@@ -223,12 +209,6 @@ class KoordinatorHandler(Handler[DeviceQuestion, Grant, DeviceRefusal]):
 
 def _version(pod: Pod) -> str:
     return pod.metadata.resource_version
-
-
-def _refused(found: DeviceRefusal) -> Refused[DeviceRefusal]:
-    # Changed nodes, and nodes with more room, wake it as they wake pods with claims.
-    wants = Wants(frozenset(), room=False, crowded=found.why.crowded, demand=found.question.demand)
-    return Refused(found, found.why.reason, wants, (found.question.pod.key,))
 
 
 def _stuck(pod: Pod, reason: str, message: str) -> Stuck:

@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from typing import Never
 
 import structlog
 from msgspec import Struct
@@ -42,7 +41,7 @@ UNIT = Unit(Kind.WORKLOAD, ObjectKey("", "kueue"))
 ANY_ROOM = Wants(frozenset(), room=True, crowded=True, awaits_pods=True, awaits_binding=True)
 
 
-class KueueWakeUps(Handler[Never, Never, Never]):
+class KueueWakeUps(Handler):
     """Serves that unit: whatever wakes it wakes the check, which does the rest beside the loop."""
 
     def __init__(self, intake: Intake) -> None:

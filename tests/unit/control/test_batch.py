@@ -16,7 +16,7 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.control import claim_handler
 from reconciler.control.claim_handler import ClaimHandler
 from reconciler.control.decisions.allocating import Ungated, Waits
-from reconciler.control.handler import Ask, Given
+from reconciler.control.handler import Ask, Decide, Given
 from reconciler.control.intake import Intake
 from reconciler.control.units import Unit
 from reconciler.errors import Conflict, Rejected, Retry
@@ -209,12 +209,22 @@ TWISTS: tuple[Object, ...] = (
 """What a pod may have that its template has not"""
 
 
+class Kept(ClaimHandler):
+    """Keeps what it assumes."""
+
+    granted: Granted | None = None
+
+    def assume(self, asked: Decide, granted: Granted) -> None:
+        super().assume(asked, granted)
+        self.granted = granted
+
+
 class Side:
     """All that decides, over objects that it shares with its twin."""
 
     def __init__(self) -> None:
         self.intake: Intake = intake(ours=OURS)
-        self.handler = handler_of_claims(ClaimHandler, self.intake, NoWriter())
+        self.handler = handler_of_claims(Kept, self.intake, NoWriter())
 
     def decide(self, units: Sequence[Unit]) -> list[Granted | None]:
         """The answers for the first of some units, of which the devices are counted as held."""
@@ -222,10 +232,11 @@ class Side:
         if not isinstance(needs, Ask):
             return [None]
         found: list[Granted | None] = []
-        for answer in self.handler.decide(needs.question, iter(units[1:])):
-            found.append(answer.grant.granted if isinstance(answer, Given) else None)
+        for answer in needs.decide(iter(units[1:])):
+            self.handler.granted = None
             if isinstance(answer, Given):
-                self.handler.assume(answer.grant)
+                answer.assume()
+            found.append(self.handler.granted)
         return found
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from reconciler.control.handler import Act, Ask, Idle, Later
+from reconciler.control.handler import Act, Idle, Later
 from reconciler.control.loop import Reconciler
 from reconciler.errors import Retry
-from tests.tools.scripted_loop import BASE, CAP, Scripted, Stage, given, refused, stuck
+from tests.tools.scripted_loop import ASK, BASE, CAP, GIVEN, Scripted, Stage, refused, stuck
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
 from tests.tools.unit_pictures import claim_unit, pod_unit, remove
 
@@ -27,7 +27,7 @@ async def test_a_turn_resolves_asks_decides_records_assumes_and_writes_in_that_o
 
 
 async def test_one_name_ties_answer_journal_and_write_together():
-    handler = Scripted(answers=[refused(), given()])
+    handler = Scripted(answers=[refused(), GIVEN])
     stage = Stage(handler)
     await stage.run(BASE + 1, claim("a"))
     assert stage.answered == [("22222-1", "DevicesInUse"), ("22222-2", "")]
@@ -86,7 +86,7 @@ async def test_what_a_pod_with_devices_needs_next_is_done_in_the_turn_that_wrote
     async def release() -> None:
         released.append(len(handler.written))
 
-    handler = Scripted(needs=[Ask("devices?"), Act(release), Idle()])
+    handler = Scripted(needs=[ASK, Act(release), Idle()])
     stage = Stage(Scripted(needs=[None]), handler)
     await stage.run(1.0, pod("p"))
     assert released == [1]
@@ -95,30 +95,30 @@ async def test_what_a_pod_with_devices_needs_next_is_done_in_the_turn_that_wrote
 
 @pytest.mark.parametrize(
     ("needs", "after", "turns"),
-    [([Idle()], 0.0, 1), ([Ask("more?"), Idle()], 0.0, 2), ([Idle()], 5.0, 2)],
+    [([Idle()], 0.0, 1), ([ASK, Idle()], 0.0, 2), ([Idle()], 5.0, 2)],
     ids=["that need nothing", "that need more", "that are put for later"],
 )
 async def test_what_a_turn_changed_itself_brings_another_one_only_to_pods(
-    needs: list[Idle | Ask[str]], after: float, turns: int
+    needs: list[Idle | str], after: float, turns: int
 ):
     """The answers to its writes queue the unit again, as the events of others do."""
 
     async def release() -> None:
         stage.intake.put(pod_unit("p"), after=after)
 
-    stage = Stage(Scripted(needs=[Ask("devices?"), Act(release), *needs]))
+    stage = Stage(Scripted(needs=[ASK, Act(release), *needs]))
     await stage.run(10.0, pod("p"))
     assert stage.reconciler.reconciles == turns
 
 
 async def test_what_keeps_a_pod_with_devices_waiting_is_reported():
-    stage = Stage(Scripted(needs=[Ask("devices?"), stuck("NotBound")]))
+    stage = Stage(Scripted(needs=[ASK, stuck("NotBound")]))
     await stage.run(1.0, pod("p"))
     assert stage.reasons == ["NotBound"]
 
 
 async def test_a_pod_that_another_handler_serves_by_then_is_left_to_its_next_turn():
-    first, second = Scripted(needs=[None, Idle()]), Scripted(needs=[Ask("devices?"), Act(not_wanted)])
+    first, second = Scripted(needs=[None, Idle()]), Scripted(needs=[ASK, Act(not_wanted)])
     await Stage(first, second).run(1.0, pod("p"))
     assert second.done.count("write") == 1
     assert second.done.count("next") == 1
@@ -136,7 +136,7 @@ async def test_a_gate_that_cannot_be_removed_is_tried_again_and_its_devices_are_
         if len(tried) == 1:
             raise Retry("busy")
 
-    handler = Scripted(needs=[Ask("devices?"), Act(fail_once), Act(fail_once), Idle()])
+    handler = Scripted(needs=[ASK, Act(fail_once), Act(fail_once), Idle()])
     await Stage(handler).run(BASE + 1, pod("p"))
     assert tried == [0.0, BASE]
     assert handler.done.count("write") == 1
@@ -155,7 +155,7 @@ async def test_a_refusal_is_asked_again_after_a_back_off_that_doubles_up_to_its_
     ("room", "freed"), [(True, BASE / 2), (False, BASE)], ids=["room helps", "room does not"]
 )
 async def test_a_device_set_free_wakes_a_refusal_that_room_may_answer(room: bool, freed: float):
-    handler = Scripted(answers=[refused(room=room), given()])
+    handler = Scripted(answers=[refused(room=room), GIVEN])
     stage = Stage(handler)
     stage.news(node("n"), devices("n", "d0"), FREE)
     async with stage.at_work():
@@ -167,7 +167,7 @@ async def test_a_device_set_free_wakes_a_refusal_that_room_may_answer(room: bool
 
 
 async def test_news_of_a_class_wakes_those_who_want_it_alone():
-    handler = Scripted(answers=[refused(room=False), refused(room=False), given()])
+    handler = Scripted(answers=[refused(room=False), refused(room=False), GIVEN])
     stage = Stage(handler)
     async with stage.at_work():
         stage.news(claim("a"))
@@ -234,7 +234,7 @@ async def test_a_change_during_a_search_that_is_refused_by_the_state_before_brin
 
 async def test_refusals_do_not_slow_down_the_write_that_follows_them():
     """The third answer is a grant whose write fails: its back-off begins from the start."""
-    handler = Scripted(answers=[refused(), refused(), given()], writes=[ZeroDivisionError(), lambda: None])
+    handler = Scripted(answers=[refused(), refused(), GIVEN], writes=[ZeroDivisionError(), lambda: None])
     await Stage(handler).run(100, claim("a"))
     assert handler.times("write") == [30, 30 + BASE]
 
@@ -249,7 +249,7 @@ async def test_room_that_is_made_takes_the_place_of_waiting():
 
 
 async def test_later_is_then_and_nothing_is_told():
-    handler = Scripted(answers=[Later(), Later(7.0), given()])
+    handler = Scripted(answers=[Later(), Later(7.0), GIVEN])
     stage = Stage(handler)
     await stage.run(10, claim("a"))
     assert handler.times("decide") == [0, 0, 7]
@@ -323,7 +323,7 @@ async def test_who_still_waits_for_the_fence_goes_home_when_stopped():
 
 async def test_claims_of_a_pod_that_went_during_its_turn_get_turns_of_their_own():
     """They left the rest to the write that was under way when the pod went."""
-    handler = Scripted(needs=[Ask("devices?"), Idle()])
+    handler = Scripted(needs=[ASK, Idle()])
     stage = Stage(handler)
     handler.writes = deque([lambda: remove(stage.intake, "Pod", "p")])
     allocated = {**claim("a"), "status": held(DRIVER, "n", "d0")}

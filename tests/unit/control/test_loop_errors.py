@@ -7,9 +7,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from reconciler.control.decisions.allocating import HeldBack, WritesPaused, WritesResumed
-from reconciler.control.handler import Ask, Idle
+from reconciler.control.handler import Idle
 from reconciler.errors import Conflict, Gone, Inconsistent, Paused, Rejected, Retry, Undecided
-from tests.tools.scripted_loop import BASE, Scripted, Stage
+from tests.tools.scripted_loop import ASK, BASE, Scripted, Stage
 from tests.tools.small_fleet import claim, pod
 from tests.tools.unit_pictures import claim_unit, key, pod_unit
 
@@ -135,7 +135,7 @@ async def test_a_broken_promise_of_our_own_ends_the_work():
 
 async def test_units_that_share_a_claim_with_one_that_failed_get_a_turn_too():
     """They found it taken care of, and nothing else would bring them back."""
-    handler = Scripted(needs=[Idle(), Idle(), Idle(), Ask("devices?"), Idle()], writes=[Retry("busy")])
+    handler = Scripted(needs=[Idle(), Idle(), Idle(), ASK, Idle()], writes=[Retry("busy")])
     stage = Stage(handler)
     async with stage.at_work():
         stage.news(pod("p", "a"), pod("q", "a"), claim("a"))
@@ -151,7 +151,7 @@ async def test_units_that_share_a_claim_with_one_that_failed_get_a_turn_too():
 
 async def test_so_they_do_after_one_that_found_an_object_gone():
     """It may have had devices for the claim that they share, and gave them back."""
-    handler = Scripted(needs=[Idle(), Idle(), Idle(), Ask("devices?"), Idle()], writes=[Gone("deleted")])
+    handler = Scripted(needs=[Idle(), Idle(), Idle(), ASK, Idle()], writes=[Gone("deleted")])
     stage = Stage(handler)
     async with stage.at_work():
         stage.news(pod("p", "a", "b"), pod("q", "a"), claim("a"))
@@ -163,7 +163,7 @@ async def test_so_they_do_after_one_that_found_an_object_gone():
 
 
 async def test_so_they_do_with_one_that_a_pause_held_back():
-    handler = Scripted(needs=[Idle(), Idle(), Idle(), Ask("devices?"), Idle()])
+    handler = Scripted(needs=[Idle(), Idle(), Idle(), ASK, Idle()])
     stage = Stage(handler)
 
     def shut() -> None:

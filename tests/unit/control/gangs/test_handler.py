@@ -170,12 +170,12 @@ async def test_a_claim_that_goes_before_its_write_began_leaves_nothing_of_the_ga
     )
     asked = serving.next(GANG_UNIT)
     assert isinstance(asked, Ask)
-    (given,) = serving.decide(asked.question, ())
+    (given,) = asked.decide(())
     assert isinstance(given, Given)
     uids = [found.store.claims[key(name)].metadata.uid for name in ("a", "b")]
-    serving.assume(given.grant)
+    given.assume()
     assert all(found.store.assumed(uid) for uid in uids)
     remove(found, "ResourceClaim", "a")
     with pytest.raises(Gone):
-        await serving.write(given.grant, Decided("d1", 0.0))
+        await given.write(Decided("d1", 0.0))
     assert not any(found.store.assumed(uid) for uid in uids)

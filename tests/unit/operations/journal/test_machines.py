@@ -17,6 +17,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.semantics import Semantics
 from reconciler.cli import main
 from reconciler.cluster.pod_writer import PodWriter
+from reconciler.control import handler
 from reconciler.control.decisions.allocating import DevicesGiven, Waits
 from reconciler.control.handler import Ask, Given
 from reconciler.control.inputs import Answered
@@ -152,12 +153,12 @@ class History:
         if not asked:
             return
         unit, needs = self.random.choice(asked)
-        (answer,) = self.handler.decide(needs.question, ())
-        assert answer is not None
+        (answer,) = needs.decide(())
+        assert isinstance(answer, Given | handler.Refused)
         self.made += 1
-        self.intake.note(Answered(f"id-{self.made}", unit, self.handler.outcome(answer)))
+        self.intake.note(Answered(f"id-{self.made}", unit, answer.outcome()))
         if isinstance(answer, Given):
-            self.handler.assume(answer.grant)
+            answer.assume()
 
     def settle(self) -> None:
         """An assumed pod is written, and seen with its annotation; or it is not, and forgotten."""

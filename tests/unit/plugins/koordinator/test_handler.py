@@ -80,12 +80,12 @@ class Stage:
         """Decide, assume and write. Returns the annotation."""
         asked = self.handler.next(UNIT)
         assert isinstance(asked, Ask)
-        (answer,) = self.handler.decide(asked.question, ())
+        (answer,) = asked.decide(())
         assert isinstance(answer, Given)
-        self.handler.assume(answer.grant)
+        answer.assume()
         with pytest.raises(Undecided):
-            await self.handler.write(answer.grant, Decided("d-1", 5.0))
-        return answer.grant.text
+            await answer.write(Decided("d-1", 5.0))
+        return answer.outcome().devices[0][0]
 
     @property
     def held(self) -> bool:
