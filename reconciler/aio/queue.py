@@ -107,6 +107,14 @@ class Queue(Generic[K]):
             elif key in self._again:
                 self._again[key][1].append(now)
 
+    def drop(self, unwanted: Callable[[K], bool]) -> list[K]:
+        """Take out the queued keys for which `unwanted` holds, without an owner. Returns them."""
+        dropped = [key for key in self._waiting if unwanted(key)]
+        for key in dropped:
+            del self._waiting[key]
+        self._sweep()
+        return dropped
+
     def has_seen(self, key: K) -> None:
         """The owner of a key looks at the state now: it was put for nothing if it was put until now, to be
         taken at once. What is put to be taken later, or after this, stays.

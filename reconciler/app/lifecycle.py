@@ -223,6 +223,7 @@ def _rest(base: Foundation, found: Found, starts: Sequence[Start], on_decision: 
             *(job for one in core.plugins for job in one.jobs(core, keeper)),
             *([] if keeper is None else [Job("write down held room", keeper.run)]),
             Job("expire nominations", partial(intake.nominating.run, clock)),
+            Job("forget deleted units", core.reconciler.forget_gone),
             Job("spare the collector", partial(spare_the_collector, intake)),
         ),
         task_health=task_health,

@@ -48,6 +48,10 @@ Finish = Callable[[], Awaitable[None]]
 """What is left to do in a turn once its unit is decided: mostly a write"""
 
 
+FORGET_SECONDS = 60.0
+"""Between looks of a standby for units of deleted objects"""
+
+
 class Reconciler:
     """Reconciles units from the queue. Workers run concurrently: while one writes, others decide."""
 
@@ -113,6 +117,19 @@ class Reconciler:
                     await asyncio.sleep(0)  # perhaps nothing was awaited: let other tasks run
             except Closed:
                 return
+
+    async def forget_gone(self) -> None:
+        """While the fence is down, drop the units of deleted objects now and then, until cancelled.
+
+        On a standby they get no last turn. Without this it would keep one for each object that there ever
+        was, and a new leader would work all of them off before its first decision.
+        """
+        while True:
+            await asyncio.sleep(FORGET_SECONDS)
+            if not self._fence.up.is_set():
+                for unit in self._queue.drop(self._intake.units.is_gone):
+                    self._not_before.pop(unit, None)
+                    self._done(unit)
 
     async def reconcile(self, unit: Unit) -> None:
         """Reconcile a unit and handle its errors. Raises only Inconsistent, which is a bug of ours."""

@@ -181,6 +181,18 @@ class UnitLookup:
         claim = self._store.claims.get(unit.key)
         return queue_key(claim) if claim is not None else _GONE
 
+    def is_gone(self, unit: Unit) -> bool:
+        """Whether nothing exists any more that a unit could decide about: its last turn only cleans up."""
+        match unit.kind:
+            case Kind.POD:
+                return unit.key not in self._store.pods
+            case Kind.CLAIM:
+                return unit.key not in self._store.claims
+            case Kind.GANG:
+                return not self._gangs.members(unit.gang)
+            case Kind.WORKLOAD:
+                return False
+
     def claims(self, unit: Unit) -> tuple[ObjectKey, ...]:
         """The claims that a unit decides about, as far as known."""
         if unit.kind is Kind.CLAIM:

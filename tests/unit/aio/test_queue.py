@@ -322,6 +322,19 @@ async def test_memory_follows_the_keys_that_wait_not_those_that_became_urgent_be
     assert await taken(queue) == "never"
 
 
+async def test_dropped_keys_have_no_turn_and_can_be_put_again():
+    queue = make_queue()
+    for number in range(200):
+        queue.put(f"drop {number}", priority=HIGH)
+    queue.put("keep", priority=LOW)
+    queue.put("drop later", priority=LOW, after=10.0)
+    assert len(queue.drop(lambda key: key.startswith("drop"))) == 201
+    assert len(queue) == 1
+    assert len(queue._later) + len(queue._ready) < 100
+    queue.put("drop 7", priority=LOW)
+    assert [await taken(queue), await taken(queue)] == ["keep", "drop 7"]
+
+
 async def test_what_is_due_and_what_backs_off_is_counted_apart():
     queue = make_queue()
     queue.put("a", priority=LOW)

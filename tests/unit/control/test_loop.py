@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from reconciler.control.handler import Act, Idle, Later
-from reconciler.control.loop import Reconciler
+from reconciler.control.loop import FORGET_SECONDS, Reconciler
 from reconciler.errors import Retry
 from tests.tools.scripted_loop import ASK, BASE, CAP, GIVEN, Scripted, Stage, refused, stuck
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node, pod
@@ -319,6 +319,26 @@ async def test_who_still_waits_for_the_fence_goes_home_when_stopped():
     stage.reconciler.stop()
     await worker
     assert stage.reconciler.reconciles == 0
+
+
+async def test_a_standby_forgets_the_units_of_deleted_objects_and_a_leader_gives_them_a_last_turn():
+    stage = Stage(Scripted())
+    queue, forgetting = stage.intake.queue, asyncio.create_task(stage.reconciler.forget_gone())
+    for number in range(100):
+        stage.news(claim(f"c{number}"), pod(f"p{number}", f"c{number}"))
+        remove(stage.intake, "Pod", f"p{number}")
+        remove(stage.intake, "ResourceClaim", f"c{number}")
+    stage.news(claim("a"))
+    assert len(queue) == 201
+    await asyncio.sleep(FORGET_SECONDS)
+    await asyncio.sleep(0)
+    assert (len(queue), queue.peek()) == (1, claim_unit("a"))
+    async with stage.at_work():
+        await asyncio.sleep(1)
+        remove(stage.intake, "ResourceClaim", "a")
+        await asyncio.sleep(1)
+    assert stage.reconciler.reconciles == 2
+    forgetting.cancel()
 
 
 async def test_claims_of_a_pod_that_went_during_its_turn_get_turns_of_their_own():

@@ -17,7 +17,7 @@ from reconciler.ha.shard import parse_shard
 from reconciler.state.on_demand import NOT_LISTED
 from tests.tools.gangs import annotated, coscheduling_group, grouped, labelled, pod_group
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, held, node
-from tests.tools.unit_pictures import intake, pod_unit, put
+from tests.tools.unit_pictures import intake, key, pod_unit, put, remove
 
 STAMP = "2026-01-01T00:00:00Z"
 FLEET = [device_class(), node("n0", rack="a"), node("n1", rack="b"), devices("n0", "d0"), devices("n1", "d0")]
@@ -258,3 +258,12 @@ async def test_a_gang_has_the_place_and_the_wishes_of_its_group():
     assert isinstance(step, Solve)
     told = {(one.pod.spec.priority, one.pod.spec.preemption_policy) for one in step.question.members}
     assert told == {(7, "Never")}
+
+
+async def test_a_gang_is_gone_with_its_last_pod_and_what_stands_for_all_workloads_never():
+    found = intake(*FLEET, claim("a"), annotated("p0", "a", size=2), running(annotated("p1", "b", size=2)))
+    remove(found, "Pod", "p0")
+    assert not found.units.is_gone(gang_unit(G))
+    remove(found, "Pod", "p1")
+    assert found.units.is_gone(gang_unit(G))
+    assert not found.units.is_gone(Unit(Kind.WORKLOAD, key("")))
