@@ -140,8 +140,8 @@ class Evictor:
         self._report = report
         self._refused: tuple[str, int] = "", 0
         """Uid of a pod, and how often in a row it could not be evicted"""
-        self._unanswered: tuple[str, Decision] | None = None
-        """Uid of the pod whose eviction had no answer last, and what to report if it was granted"""
+        self._unanswered: dict[str, Decision] = {}
+        """Uid of a pod without an answer, or that others may end -> what to report if it leaves"""
         self._requests, self._patience = requests, patience
         self._asked: dict[str, tuple[str, float]] = {}
         """Uid -> namespace, and when others were asked to end the pod"""
@@ -171,16 +171,41 @@ class Evictor:
         except Retry as exc:
             if isinstance(exc, Undecided):
                 self._rates.count(self._clock())
-                self._unanswered = victim.uid, granted
+                self._unanswered[victim.uid] = granted
             elif isinstance(exc, Protected):
-                self._answered(victim)  # nothing was granted: if the pod leaves now, others deleted it
-            delay = max(exc.after, self._back_off(victim))
-            log.info("eviction not allowed now", pod=str(victim.key), error=str(exc), pause=round(delay, 3))
-            return delay
+                self._unanswered.pop(victim.uid, None)  # if the pod leaves now, others deleted it
+            return self.later(victim, exc)
         self._rates.count(self._clock())
-        self._unanswered = None
+        self._unanswered.pop(victim.uid, None)
         self._report(granted)
         return None
+
+    async def check(self, victims: Iterable[Victim]) -> float | None:
+        """Ask whether each of these pods could be evicted now; none of them is. Raises Rejected.
+
+        None: each could alone. Otherwise the seconds after which to ask again.
+        """
+        for victim in victims:
+            try:
+                self._pause.check()
+                await self._evictions.evict(victim.key, victim.uid, dry_run=True)
+            except Paused:
+                return PAUSED
+            except Gone:
+                continue
+            except Retry as exc:
+                return self.later(victim, exc)
+        return None
+
+    def later(self, victim: Victim, why: ReconcilerError) -> float:
+        """Seconds until the eviction of a pod is tried again after an error, more each time."""
+        uid, times = self._refused
+        times = times + 1 if uid == victim.uid else 1
+        self._refused = victim.uid, times
+        after = why.after if isinstance(why, Retry) else 0.0
+        delay = max(after, min(AGAIN * 2.0 ** min(times, 10), LONGEST_AGAIN))
+        log.info("eviction not allowed now", pod=str(victim.key), error=str(why), pause=round(delay, 3))
+        return delay
 
     async def _ask(self, victim: Victim, granted: Decision) -> float:
         """Seconds to wait for others who may end a pod; 0 if it is to be evicted now (EVR-1)."""
@@ -193,7 +218,7 @@ class Evictor:
         if victim.uid not in self._asked:
             log.info("others asked to end the pod (preview)", pod=str(victim.key), pause=self._patience)
         self._asked[victim.uid] = victim.key.namespace, since
-        self._unanswered = victim.uid, granted  # if it leaves now, it does so because it was asked
+        self._unanswered[victim.uid] = granted  # if it leaves now, it does so because it was asked
         return min(AGAIN, since + self._patience - now)
 
     def stand_by(self) -> None:
@@ -202,6 +227,7 @@ class Evictor:
 
     async def withdraw(self) -> None:
         """Ask for no eviction any more: no plan is carried out (EVR-2). What fails is tried again later."""
+        self._unanswered.clear()
         if self._requests is None:
             return
         # Another plan may begin meanwhile, and ask for evictions, or end, and withdraw these as well.
@@ -217,22 +243,8 @@ class Evictor:
 
     def leaves(self, victim: Victim) -> None:
         """Report an eviction that had no answer as granted: the pod leaves, or is gone."""
-        if (granted := self._answered(victim)) is not None:
+        if (granted := self._unanswered.pop(victim.uid, None)) is not None:
             self._report(granted)
-
-    def _answered(self, victim: Victim) -> Decision | None:
-        """Wait for no answer about a pod any more. Returns what to report if it was granted."""
-        uid, granted = self._unanswered or ("", None)
-        if uid != victim.uid:
-            return None
-        self._unanswered = None
-        return granted
-
-    def _back_off(self, victim: Victim) -> float:
-        uid, times = self._refused
-        times = times + 1 if uid == victim.uid else 1
-        self._refused = victim.uid, times
-        return min(AGAIN * 2.0 ** min(times, 10), LONGEST_AGAIN)
 
 
 class Purpose(IntEnum):

@@ -43,7 +43,7 @@ class RoomCampaign(Struct):
     leaving: Victim | None = None
     """The pod that was evicted last"""
     rest: tuple[Victim, ...] = ()
-    """The others of its group, if that leaves whole: they are evicted whatever happens"""
+    """The others of its group, if that leaves whole: their evictions are requested until they are gone"""
     not_before: float = 0.0
     """When the next eviction may be tried"""
 
@@ -147,6 +147,11 @@ class Preemptor(relocator.Relocator):
 
     async def _advance(self, campaign: RoomCampaign) -> None:
         """Take the next step of a plan: wait for the pod that leaves, or evict the next one."""
+        victims = campaign.plan.victims
+        if campaign.leaving is None and victims and is_leaving(victims[0], self._store):
+            # Somebody else deleted it, or an eviction without an answer was granted.
+            self._means.evictor.leaves(victims[0])
+            self._left(campaign)
         if campaign.rest:
             await self._evict_rest(campaign)
             return
@@ -154,11 +159,6 @@ class Preemptor(relocator.Relocator):
             self._end(campaign)  # it was used, it has expired, or it is gone
             await self._hint(campaign, "")
             return
-        victims = campaign.plan.victims
-        if campaign.leaving is None and victims and is_leaving(victims[0], self._store):
-            # Somebody else deleted it, or an eviction without an answer was granted.
-            self._means.evictor.leaves(victims[0])
-            self._left(campaign)
         if campaign.leaving is not None and not has_left(campaign.leaving, self._store):
             return
         campaign.leaving = None
@@ -173,6 +173,8 @@ class Preemptor(relocator.Relocator):
             return
         if self._means.written is not None:
             await self._means.written()  # a next leader holds it, too: nobody leaves in vain
+        if not await self._may_leave_together(campaign):
+            return
         again = await self._planned(campaign.unit)
         if self._store.nominations.get(campaign.nominee) is None:
             self._end(campaign)
@@ -185,6 +187,19 @@ class Preemptor(relocator.Relocator):
             await self._abort(campaign, f"{why} while the plan was checked")
             return
         await self._evict(campaign, campaign.plan.victims[0])
+
+    async def _may_leave_together(self, campaign: RoomCampaign) -> bool:
+        """Whether the server would evict all that leave whole: none of them goes while another may not."""
+        if len(group := _first(campaign.plan)) == 1:
+            return True
+        try:
+            delay = await self._means.evictor.check(group)
+        except Rejected as exc:
+            await self._abort(campaign, str(exc))
+            return False
+        if delay is not None:
+            campaign.not_before = self._clock() + delay
+        return delay is None
 
     async def _evict(self, campaign: RoomCampaign, victim: Victim) -> None:
         """Nothing awaited between the comparison of the plans and this."""
@@ -203,34 +218,35 @@ class Preemptor(relocator.Relocator):
         self._left(campaign)
 
     async def _evict_rest(self, campaign: RoomCampaign) -> None:
-        """Evict the others of a group that leaves whole."""
-        while campaign.rest and self._clock() >= campaign.not_before:
-            victim, delay = campaign.rest[0], None
-            if not is_leaving(victim, self._store):
-                try:
-                    delay = await self._means.evictor.evict(
-                        victim, Evicted(victim.key, victim.uid, campaign.nominee)
-                    )
-                except Rejected as exc:
-                    await self._abort(campaign, str(exc))
-                    return
-            if delay is None:
-                campaign.rest = campaign.rest[1:]
-            else:
-                campaign.not_before = self._clock() + delay
+        """Evict the others of a group that leaves whole; those that may not go yet again later."""
+        if self._clock() < campaign.not_before:
+            return
+        evictor = self._means.evictor
+        stay: dict[Victim, float] = {}
+        for victim in campaign.rest:
+            if is_leaving(victim, self._store):
+                evictor.leaves(victim)
+                continue
+            try:
+                delay = await evictor.evict(victim, Evicted(victim.key, victim.uid, campaign.nominee))
+            except Rejected as exc:  # a part of the group has left, so the others have to
+                delay = evictor.later(victim, exc)
+            if delay is not None:
+                stay[victim] = delay
+        campaign.rest = tuple(stay)
+        campaign.not_before = self._clock() + min(stay.values(), default=0.0)
 
     def _rates_allow(self, plan: relocator.RoomPlan) -> float:
         """Seconds until the next pod may be evicted, with its group if that leaves whole; 0 if it may."""
-        group = plan.victims[0].group
-        return self._means.evictor.wait(sum(one.group == group for one in plan.victims) if group else 1)
+        return self._means.evictor.wait(len(_first(plan)))
 
     def _left(self, campaign: RoomCampaign) -> None:
         """The next victim leaves, and the others of its group have to, if that leaves whole."""
-        victim, *others = campaign.plan.victims
-        campaign.leaving = victim
-        campaign.rest = tuple(one for one in others if one.group and one.group == victim.group)
-        campaign.plan = replace(campaign.plan, victims=tuple(others[len(campaign.rest) :]))
-        self._hold(campaign)
+        group = _first(campaign.plan)
+        campaign.leaving, campaign.rest = group[0], group[1:]
+        campaign.plan = replace(campaign.plan, victims=campaign.plan.victims[len(group) :])
+        if self._candidates.need(campaign.unit) is not None:  # else it has its place already
+            self._hold(campaign)
 
     async def _planned(self, unit: Unit) -> relocator.RoomPlan | None:
         """A plan from the present state; None if the unit needs no devices now."""
@@ -331,6 +347,12 @@ class Preemptor(relocator.Relocator):
     @staticmethod
     def _node(plan: relocator.RoomPlan) -> str:
         return plan.places[0].node if len(plan.places) == 1 else ""
+
+
+def _first(plan: relocator.RoomPlan) -> tuple[Victim, ...]:
+    """The pod that leaves next, with the others of its group if that leaves whole."""
+    victim = plan.victims[0]
+    return tuple(one for one in plan.victims if one is victim or (one.group and one.group == victim.group))
 
 
 def _users(claims: Set[ObjectKey], pods: Iterable[Pod]) -> dict[ObjectKey, Pod]:

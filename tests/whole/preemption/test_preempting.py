@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.api.validation.served_kinds import POD
+from reconciler.api.validation.served_kinds import EVICTION_REQUEST, POD
 from reconciler.app import evicting as evicting_parts
 from reconciler.control.decisions.allocating import Waits
 from reconciler.control.decisions.every import (
@@ -19,7 +19,9 @@ from reconciler.control.decisions.every import (
 )
 from reconciler.control.relocation import preemptor
 from reconciler.embedded.controllers import run_controllers
+from tests.tools.faulty_transport import after, answer, lost_request
 from tests.tools.gangs import annotated, pod_group
+from tests.tools.patience import PATIENCE
 from tests.tools.preempting import (
     evicting,
     fleet,
@@ -128,6 +130,55 @@ async def test_a_group_that_is_disrupted_as_a_whole_leaves_only_if_the_rates_all
         (planned,) = await running.heard(RoomPlanned)
     assert planned.why == "gang default/low would have to leave as a whole"
     assert not running.of(Evicted)
+
+
+async def test_no_pod_of_a_whole_group_leaves_while_the_server_refuses_to_evict_another():
+    cluster = group_before("all")
+    async with evicting(cluster) as running:
+        running.faulty.on("POST", "/low1/eviction", answer(403))
+        cluster.load(claim("wanted", managed=False), important("high", "wanted"))
+        (aborted,) = await running.heard(RoomPlanAborted)
+    assert "as told" in aborted.why
+    assert not running.of(Evicted)
+    assert [cluster.phase(name) for name in ("low0", "low1")] == ["Running"] * 2
+
+
+async def test_no_pod_of_a_whole_group_leaves_before_the_budget_of_another_allows_it():
+    cluster = group_before("all")
+    async with evicting(cluster) as running:
+        running.faulty.on("POST", "/low1/eviction", answer(429), lost_request)
+        cluster.load(claim("wanted", managed=False), important("high", "wanted"))
+        await running.heard(NominationUsed)
+        await running.heard(Evicted, 2)
+    assert not running.of(RoomPlanAborted)
+    sent = [one for one in running.faulty.sent if one.endswith("/eviction")]
+    assert [one.split("/")[-2] for one in sent] == ["low0"] * 3 + ["low1", "low0", "low1"]
+
+
+async def test_when_the_first_pod_of_a_whole_group_has_left_the_others_are_asked_to_until_they_do():
+    """Their evictions were allowed before; one that is refused now keeps no other pod."""
+    cluster = group_before("all", size=3)
+    async with evicting(cluster) as running:
+        refused = [answer(403), answer(403), answer(429)]
+        running.faulty.on("POST", "/low1/eviction", after(lambda: None), *refused)
+        cluster.load(claim("wanted", managed=False), important("high", "wanted"))
+        await running.heard(Evicted, 3)
+    assert [decision.pod.name for decision in running.of(Evicted)] == ["low0", "low2", "low1"]
+    assert not running.of(RoomPlanAborted)
+
+
+async def test_pods_of_a_whole_group_that_others_end_when_asked_count_as_evicted():
+    cluster = group_before("all")
+    async with evicting(cluster, eviction_request_seconds=60.0) as running:
+        cluster.load(claim("wanted", managed=False), important("high", "wanted"))
+        requests = cluster.api.store[EVICTION_REQUEST]
+        async with asyncio.timeout(PATIENCE):
+            for name in ("low0", "low1"):
+                while requests.get(f"default/dra-reconciler-{cluster.pod(name)['metadata']['uid']}") is None:
+                    await requests.wait(requests.end)
+                cluster.api.delete(POD, "default", name)
+        evicted = await running.heard(Evicted, 2)
+    assert [decision.pod.name for decision in evicted] == ["low0", "low1"]
 
 
 async def test_a_gang_gets_room_for_all_of_its_pods():

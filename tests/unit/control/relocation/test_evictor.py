@@ -260,9 +260,21 @@ async def test_what_is_rejected_is_not_tried_again():
         await made.evictor.evict(VICTIM, GRANTED)
 
 
+async def test_what_could_be_evicted_is_neither_counted_nor_said():
+    made = Made(None, Gone("no such pod"), Undecided("no answer"), Rejected("forbidden"))
+    assert await made.evictor.check([VICTIM, VICTIM]) is None
+    assert await made.evictor.check([VICTIM]) == 2 * AGAIN
+    with pytest.raises(Rejected):
+        await made.evictor.check([VICTIM])
+    made.evictor.leaves(VICTIM)
+    assert made.said == []
+    assert made.evictor.wait() == 0
+
+
 async def test_nothing_is_sent_while_writes_are_paused():
     made = Made(why="a test")
     assert await made.evictor.evict(VICTIM, GRANTED) == PAUSED
+    assert await made.evictor.check([VICTIM]) == PAUSED
     assert made.evictions.asked == []
 
 
