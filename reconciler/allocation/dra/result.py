@@ -40,28 +40,29 @@ def plans(
     chosen: Sequence[Choice],
 ) -> tuple[Plan, ...]:
     """One plan for each claim, in order. Raises Fatal for a device that a result cannot express (RES-13)."""
-    old = snapshot.rules.old
-    of_claim: list[Sequence[Choice]] = [chosen]
-    if len(parsed.claims) != 1:
-        of_claim = [
-            [choice for choice in chosen if choice.candidates.option.claim == at]
-            for at in range(len(parsed.claims))
-        ]
-    return tuple(
-        [
-            Plan(
-                claim=claim.key,
-                uid=claim.metadata.uid,
-                resource_version=claim.metadata.resource_version,
-                node=view.node.name,
-                allocation=_allocation(
-                    _devices(view, snapshot, choices),
-                    _configs(claim, [one.candidates.option for one in choices], old=old),
-                    _node_selector(view, [view.row(choice.at) for choice in choices]),
-                ),
-            )
-            for claim, choices in zip(parsed.claims, of_claim, strict=True)
-        ]
+    found = []
+    for at, claim in enumerate(parsed.claims):
+        choices = [choice for choice in chosen if choice.candidates.option.claim == at]
+        found.append(_plan(claim, view, snapshot, choices))
+    return tuple(found)
+
+
+def _plan(claim: ResourceClaim, view: View, snapshot: Snapshot, choices: Sequence[Choice]) -> Plan:
+    fleet, rows = snapshot.fleet, [view.row(choice.at) for choice in choices]
+    options = [choice.candidates.option for choice in choices]
+    local = bool(rows) and bool((fleet.codes["node"][rows] >= 0).all())
+    if local and not has_special_fields(fleet, rows) and not any(one.admin for one in options):
+        return PlainPlans(claim, options, snapshot).plan(claim, view, [[row] for row in rows])
+    return Plan(
+        claim=claim.key,
+        uid=claim.metadata.uid,
+        resource_version=claim.metadata.resource_version,
+        node=view.node.name,
+        allocation=_allocation(
+            _devices(view, snapshot, choices),
+            _configs(claim, options, old=snapshot.rules.old),
+            _node_selector(view, rows),
+        ),
     )
 
 

@@ -54,6 +54,29 @@ def test_results_are_in_the_order_of_claims_requests_and_positions():
     assert spelled(outcome) == ["r=C q=A q=B", "r/y=D"]
 
 
+@pytest.mark.parametrize(
+    ("second", "slices", "alone"),
+    [
+        (request("q"), [local(*devices("A", "B"))], True),
+        (request("q", adminAccess=True), [local(*devices("A", "B"))], False),
+        (
+            request("q"),
+            [local(device("A")), resource_slice("t", [device("B")], pool="q", allNodes=True)],
+            False,
+        ),
+    ],
+    ids=["own", "administrators", "all nodes"],
+)
+def test_a_plan_names_devices_that_are_held_alone_before_its_allocation_is_made(
+    second: Object, slices: Sequence[Object], alone: bool
+):
+    outcome = on_node(World(slices, [claim("c", request(), second)], nodes=[NODE]))
+    assert isinstance(outcome, NodeGrant), outcome
+    (plan,) = outcome.plans
+    named = plan.plain
+    assert named == (tuple([one.id for one in plan.allocation.devices.results]) if alone else ())
+
+
 def test_tolerations_are_copied_whole_whether_needed_or_not():
     """RES-4: eviction reads them."""
     tolerations = [
