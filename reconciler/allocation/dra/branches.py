@@ -22,14 +22,15 @@ def takes_first(slots: Sequence[Slot], by_slot: Sequence[Sequence[Candidates]], 
     """Whether a first way down can be found here: it takes single devices, and meets no error."""
     if problem.exclusion is not None or any(c.derived for of_claim in problem.constraints for c in of_claim):
         return False
-    alone = ~(problem.shared | problem.snapshot.occupancy.sharing[problem.rows])
+    several = problem.shared | problem.snapshot.occupancy.sharing[problem.rows]
+    some = bool(several.any())
     return all(
         one.listed is None
         and not one.option.admin
         and one.count
         and not one.static.fails
         and one.static.asks is None
-        and bool((alone | ~one.available).all())
+        and not (some and (several & one.available).any())
         for of_slot in by_slot
         for one in of_slot
     ) and all(c.plain for slot in slots for c in problem.constraints[slot.claim])
@@ -58,7 +59,7 @@ class Descent:
     """The devices that come first, request by request."""
 
     def __init__(self, problem: NodeProblem, state: State) -> None:
-        self._problem, self._fit, self._amounts = problem, state.fit, state.left
+        self._problem, self._fit, self._amounts = problem, state.fit, np.maximum(state.left, 0)
         self._guards = sum([1 << WIDTH * (at + 1) - 1 for at in range(problem.left.shape[1])])
         self._left: dict[int, int] = {}
         """What is left of each set that was looked at"""
@@ -69,11 +70,11 @@ class Descent:
         """Of each constraint of the claim: the values of what is chosen"""
 
     def run(
-        self, slots: Sequence[Slot], by_slot: Sequence[Sequence[Candidates]]
+        self, slots: Sequence[Slot], by_slot: Sequence[Sequence[Candidates]], later: Sequence[int]
     ) -> tuple[Choice, ...] | None:
-        """What the search would choose without turning back; None if it has to."""
+        """What the search would choose without turning back; None if it has to. See `least_after`."""
         chosen: list[Choice] = []
-        claim, results, later = -1, 0, least_after(slots, by_slot)
+        claim, results = -1, 0
         for number, (slot, alternatives) in enumerate(zip(slots, by_slot, strict=True)):
             if slot.claim != claim:
                 claim, results = slot.claim, 0
@@ -81,7 +82,7 @@ class Descent:
             found: list[int] | None = []
             for candidates in alternatives:
                 if results + candidates.count + later[number] <= MAX_RESULTS:
-                    found = self._first(candidates)
+                    found = self._first(candidates, last=candidates is alternatives[-1])
                     if found is None:
                         return None
                     if found:
@@ -92,10 +93,11 @@ class Descent:
             results += len(found)
         return tuple(chosen)
 
-    def _first(self, candidates: Candidates) -> list[int] | None:
+    def _first(self, candidates: Candidates, *, last: bool) -> list[int] | None:
         """The devices for one alternative; none if there are too few of them now.
 
-        None if there are enough, but those that come first leave too few others.
+        None if there are enough, but those that come first leave too few others; of the last alternative
+        also if there are too few: the search has to turn back in any case.
         """
         option = candidates.option
         rules = [(self._problem.constraints[option.claim][n], self._values[n]) for n in option.constraints]
@@ -114,6 +116,8 @@ class Descent:
                     values.add(code)
                 if len(found) == candidates.count:
                     return found
+        if last:
+            return None
         self._taken.difference_update(found)
         self._left = left
         for (_, values), before in zip(rules, values_before, strict=True):
@@ -135,7 +139,7 @@ class Descent:
         ):
             if number >= 0:
                 if number not in self._left:
-                    self._left[number] = _pack(np.maximum(self._amounts[number], 0))
+                    self._left[number] = _pack(self._amounts[number])
                 if row not in self._packed:
                     self._packed[row] = _pack(self._problem.table[row])
                 rest = (self._left[number] | self._guards) - self._packed[row]

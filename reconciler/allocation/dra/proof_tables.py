@@ -107,8 +107,9 @@ class Reader:
 
     def _enough(self, option: RequestOption, count: int, mask: Mask, rules: Sequence[RuleKey]) -> bool:
         """Whether there are devices enough for one alternative alone."""
-        if int(np.count_nonzero(mask)) < count:
-            return False
+        have = int(np.count_nonzero(mask))
+        if have < count or count == 1:
+            return have >= count
         plain = [c for claim, number in rules if (c := self._problem.constraints[claim][number]).plain]
         differing = [c.codes[mask] for c in plain if not c.match]
         if any(len(distinct(codes)) < count for codes in differing):

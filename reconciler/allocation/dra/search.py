@@ -70,7 +70,8 @@ def equality_classes(
         columns.append(equality_columns(problem.exclusion))
     columns += [codes[None] for codes in besides]
     columns += [codes[None] for of_claim in problem.constraints for c in of_claim for codes in c.columns]
-    _, classes = np.unique(np.concatenate(columns).T, axis=0, return_inverse=True)
+    seen = np.ascontiguousarray(np.concatenate(columns).T)
+    _, classes = np.unique(seen.view(f"V{seen.strides[0]}"), return_inverse=True)  # bytes compare faster
     return classes.reshape(-1).astype(np.int32)
 
 
@@ -141,7 +142,7 @@ class Search:
         plain = self.pruned and self.reach is None and self.charged is None
         if len(self.slots) == 1 or not plain or not takes_first(self.slots, self.by_slot, self.problem):
             return self._solve(0, state)
-        found = Descent(self.problem, state).run(self.slots, self.by_slot)
+        found = Descent(self.problem, state).run(self.slots, self.by_slot, self._later)
         if found is not None:
             for _ in found:
                 self._step()
@@ -213,7 +214,8 @@ class Search:
             return self._accepted(state.chosen)
         state = self._entered(slot, state)
         depth = len(self._way)
-        self._way.append(_Node(slot, None, 0, 0, state))
+        proved = slot == 0 and self._prover is not None  # by `run`, in vain
+        self._way.append(_Node(slot, None, 0, 0, state, open=proved))
         found = None
         for candidates in self.by_slot[slot]:
             if state.results + candidates.count + self._later[slot] <= MAX_RESULTS and candidates.count:
