@@ -177,9 +177,8 @@ class Selector:
             budget.absorbing = True
             self._program = self._whole
             codes = self._whole.run(rows, budget)
+        codes = np.where(rows.unreadable, ERROR, codes)
         true, error = codes == YES, codes >= ERROR
-        true &= ~rows.unreadable
-        error |= rows.unreadable
         true.setflags(write=False)
         error.setflags(write=False)
         return _Kept(Masks(true, error), self.spent < limit)

@@ -169,9 +169,11 @@ def drawn_by(asks: RequestDraws | None, rows: Rows, k: int, fleet: Fleet) -> Amo
 def request_draws(requested: Requested, snapshot: Snapshot, matching: Mask) -> RequestDraws | None:
     """What the devices in a mask (D,) draw for a request; None if it says no amount of a counter."""
     fleet, rules = snapshot.fleet, snapshot.rules
+    if not rules.has(SHARED_CAPACITY):
+        return None
     codes = fleet.codes["asked"]
     rows = np.flatnonzero(matching & (codes >= 0))
-    if not rules.has(SHARED_CAPACITY) or not len(rows):
+    if not len(rows):
         return None
     kinds = [*codes[rows, np.newaxis].T, *_kinds(fleet)[fleet.sets[rows]].T, *fleet.draws[rows].T]
     _, kind = np.unique(np.array(kinds).T, axis=0, return_inverse=True)

@@ -286,6 +286,8 @@ def _verdict(
     total, *gates = count.gates
     matching = next((gate.left for gate in gates if gate.name == NODES), gates[0].left)
     wanted = count.wanted if count.wanted is not None else max(matching, 1)
+    if gates[-1].left >= wanted and (count.wanted is None or tally.most[0] >= wanted):
+        return None
     needs = f"the request needs {'all devices' if count.wanted is None else counted(count.wanted, 'device')}"
     text = f"claim {count.claim}, request {count.request}: "
     for gate in gates:
@@ -300,13 +302,9 @@ def _verdict(
             if gate.name == POOL:
                 return reason, f"{text}{_flaws(tally.unready, snapshot)}; {needs}"
             return reason, f"{text}{_kept(tally)}; {needs}{_excluded(tally, snapshot)}"
-    if count.wanted is None:
-        return None
     most, node = tally.most
-    if most < wanted:
-        text += f"; at most {most} {'is' if most == 1 else 'are'} on one node ({node}); {needs}"
-        return Reason.NO_NODE, text + _kept(tally) + _excluded(tally, snapshot)
-    return None
+    text += f"; at most {most} {'is' if most == 1 else 'are'} on one node ({node}); {needs}"
+    return Reason.NO_NODE, text + _kept(tally) + _excluded(tally, snapshot)
 
 
 def _kept(tally: Tally) -> str:
