@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 import structlog
+from msgspec import Struct, field
 
 from reconciler.api.objects.claims import ALLOCATED_AT, FINALIZER, ResourceClaim, is_ours
 from reconciler.api.objects.core import is_live
@@ -37,31 +38,20 @@ NAMED = 20
 """Claims that the log names"""
 
 
-class Fence:
+class Fence(Struct, eq=False):
     """Blocks all reconciles until no write of a predecessor to a claim can arrive any more."""
 
-    def __init__(
-        self,
-        intake: Intake,
-        writer: Writer,
-        ours: Ownership,
-        *,
-        clock: Callable[[], float],
-        patience: float,
-        hand_over: HandOver | None = None,
-        take_over: Callable[[], Awaitable[None]] | None = None,
-    ) -> None:
-        """For what cannot be written, waits `patience` seconds by `clock`. `hand_over` wrote pods, if any
-        are; `take_over` is done before the fence is up.
-        """
-        self._hand_over = hand_over
-        self._take_over = take_over
-        self._ours = ours
-        self.up = asyncio.Event()
-        self._intake = intake
-        self._writer = writer
-        self._clock = clock
-        self._patience = patience
+    _intake: Intake
+    _writer: Writer
+    _ours: Ownership
+    clock: Callable[[], float]
+    patience: float
+    """Seconds that it waits for what cannot be written"""
+    hand_over: HandOver | None = None
+    """Wrote pods, if any are"""
+    take_over: Callable[[], Awaitable[None]] | None = None
+    """Done before the fence is up"""
+    up: asyncio.Event = field(default_factory=asyncio.Event)
 
     def lower(self) -> None:
         """Another replica may write from now on. Nothing is decided until the fence is raised again."""
@@ -78,17 +68,17 @@ class Fence:
         marked = [claim for claim in self._intake.store.claims.values() if self._concerns(claim)]
         if marked:
             log.info("fencing writes of the previous leader", claims=_names(marked))
-        until, free = self._clock() + self._patience, asyncio.Semaphore(AT_ONCE)
+        until, free = self.clock() + self.patience, asyncio.Semaphore(AT_ONCE)
         async with asyncio.TaskGroup() as group:
             for claim in marked:
                 change = partial(self._change_version, claim)
                 group.create_task(self._fence_off(claim.key, change, until, free))
-            if self._hand_over is not None:
+            if self.hand_over is not None:
                 for key in self._gated():
-                    change = partial(self._hand_over.fence_off, key)
+                    change = partial(self.hand_over.fence_off, key)
                     group.create_task(self._fence_off(key, change, until, free))
-        if self._take_over is not None:
-            await self._take_over()
+        if self.take_over is not None:
+            await self.take_over()
         self.up.set()
 
     def _concerns(self, claim: ResourceClaim) -> bool:
@@ -124,7 +114,7 @@ class Fence:
             except Rejected as exc:
                 # It may be rejected for ever. After the timeout of a write, no late write can arrive.
                 log.warning("cannot fence claim", claim=str(key), error=str(exc))
-                return await asyncio.sleep(max(until - self._clock(), 0.0))
+                return await asyncio.sleep(max(until - self.clock(), 0.0))
             except Retry as exc:
                 await asyncio.sleep(max(pause, exc.after))
                 pause = min(2 * pause, LONGEST_PAUSE)

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from functools import partial
 
 import structlog
+from msgspec import Struct
 
 from reconciler.aio.queue import Closed
 from reconciler.api.objects.meta import ObjectKey
@@ -52,48 +53,37 @@ FORGET_SECONDS = 60.0
 """Between looks of a standby for units of deleted objects"""
 
 
-class Reconciler:
+class Reconciler(Struct, eq=False):
     """Reconciles units from the queue. Workers run concurrently: while one writes, others decide."""
 
-    def __init__(
-        self,
-        intake: Intake,
-        handlers: Sequence[Handler],
-        reporter: Reporter,
-        *,
-        clock: Callable[[], float],
-        fence: Fence,
-        pending: Pending,
-    ) -> None:
-        """The first of the `handlers` that serves a unit reconciles it. `clock` counts seconds."""
-        self._intake = intake
-        self._handlers = handlers
-        self._queue = intake.queue
-        self._fence = fence
-        self._clock = clock
-        self._reporter = reporter
-        self.pending = pending
-        self._not_before: dict[Unit, float] = {}
-        self._began: dict[Unit, float] = {}
-        """Units whose answer is still worked on, and since when"""
-        self._batch: dict[Unit, asyncio.Future[Finish | None]] = {}
-        """Units whose turns have come, in their order, to be decided together"""
-        self._deciding: asyncio.Task[None] | None = None
-        self._stopping = False
-        self.failures = 0
-        """Reconciles that failed with an internal error"""
-        self._begun = 0
-        """Reconciles that began. If others begin during one, other tasks run as well"""
-        self.reconciles = 0
-        """Reconciles that ended, failed ones included"""
+    _intake: Intake
+    _handlers: Sequence[Handler]
+    """The first one that serves a unit reconciles it"""
+    _reporter: Reporter
+    clock: Callable[[], float]
+    fence: Fence
+    pending: Pending
+    _not_before: dict[Unit, float] = {}
+    _began: dict[Unit, float] = {}
+    """Units whose answer is still worked on, and since when"""
+    _batch: dict[Unit, asyncio.Future[Finish | None]] = {}
+    """Units whose turns have come, in their order, to be decided together"""
+    _deciding: asyncio.Task[None] | None = None
+    _stopping: bool = False
+    failures: int = 0
+    """Reconciles that failed with an internal error"""
+    _begun: int = 0
+    """Reconciles that began. If others begin during one, other tasks run as well"""
+    reconciles: int = 0
+    """Reconciles that ended, failed ones included"""
 
     def stop(self) -> None:
         """Start no more reconciles. Running ones finish."""
         self._stopping = True
-        self._queue.close()
+        self._intake.queue.close()
         for handler in self._handlers:
             handler.close()
-        self._fence.up.set()  # wakes the workers that wait for it, so that they end
+        self.fence.up.set()  # wakes the workers that wait for it, so that they end
 
     async def work(self) -> None:
         """Reconcile until stopped. Nothing is decided before every kind is listed and the fence is up.
@@ -103,10 +93,10 @@ class Reconciler:
         for handler in self._handlers:
             await handler.warm_up()
         while not self._stopping:
-            await self._fence.up.wait()
+            await self.fence.up.wait()
             try:
-                async with self._queue.take() as unit:
-                    if not self._fence.up.is_set():  # it was lowered while this worker waited for a unit
+                async with self._intake.queue.take() as unit:
+                    if not self.fence.up.is_set():  # it was lowered while this worker waited for a unit
                         self._intake.put(unit)
                         continue
                     self._begun = number = self._begun + 1
@@ -126,14 +116,14 @@ class Reconciler:
         """
         while True:
             await asyncio.sleep(FORGET_SECONDS)
-            if not self._fence.up.is_set():
-                for unit in self._queue.drop(self._intake.units.is_gone):
+            if not self.fence.up.is_set():
+                for unit in self._intake.queue.drop(self._intake.units.is_gone):
                     self._not_before.pop(unit, None)
                     self._done(unit)
 
     async def reconcile(self, unit: Unit) -> None:
         """Reconcile a unit and handle its errors. Raises only Inconsistent, which is a bug of ours."""
-        if (left := self._not_before.pop(unit, 0.0) - self._clock()) > 0:
+        if (left := self._not_before.pop(unit, 0.0) - self.clock()) > 0:
             self._hold_off(unit, left)
             return
         claims = self._intake.units.claims(unit)
@@ -143,7 +133,7 @@ class Reconciler:
         except Inconsistent:
             raise
         except Gone as exc:  # the watch reports the removal, to the units that use the object
-            self._requeue_sharing(unit, claims, self._queue.failed(unit))
+            self._requeue_sharing(unit, claims, self._intake.queue.failed(unit))
             log.debug("object is gone", unit=str(unit), error=str(exc))
         except Conflict as exc:  # it was read again: decide again without a delay
             delay = self._requeue(unit, claims, exc.after)
@@ -220,7 +210,7 @@ class Reconciler:
 
     def _comes_first(self, unit: Unit) -> bool:
         """Whether no unit comes before it that was put into the queue while this one waited for its turn."""
-        first = self._queue.peek()
+        first = self._intake.queue.peek()
         place = self._intake.units.place
         return self._stopping or first is None or place(unit) <= place(first)
 
@@ -264,7 +254,7 @@ class Reconciler:
         self, handler: Handler, ask: Ask, unit: Unit, others: Sequence[Unit]
     ) -> Iterator[tuple[Unit, Finish | None]]:
         """Decide, and count what was found as held. See `_next`."""
-        began = self._began.setdefault(unit, self._clock())
+        began = self._began.setdefault(unit, self.clock())
         asked = [unit]
         for one, answer in zip(asked, ask.decide(self._alike(handler, asked, others)), strict=False):
             match answer:
@@ -282,7 +272,7 @@ class Reconciler:
                     continue
             began = self._began.pop(one, began)
             decided = Decided(self._reporter.name(), began)
-            seconds = self._clock() - began
+            seconds = self.clock() - began
             if self._intake.recorded:
                 self._intake.note(Answered(decided.name, one, answer.outcome()))
             if isinstance(answer, Refused):
@@ -334,7 +324,7 @@ class Reconciler:
 
     def _needs_now(self, unit: Unit) -> Needs:
         """What a unit in its turn needs by the present state, in which all changes until now count."""
-        self._queue.has_seen(unit)
+        self._intake.queue.has_seen(unit)
         found = (handler.next(unit) for handler in self._handlers)
         return next((needs for needs in found if needs is not None), Idle())
 
@@ -353,13 +343,13 @@ class Reconciler:
         """
         missed = self._intake.waiting.missed(unit, wants)  # while a thread searched
         self._intake.waiting.add(unit, wants)
-        delay = self._queue.failed(unit)
+        delay = self._intake.queue.failed(unit)
         self._intake.put(unit, after=0.0 if missed else delay)
 
     def _requeue(self, unit: Unit, claims: Iterable[ObjectKey], after: float) -> float:
         """Requeue the unit, and the units that left one of these claims, or of its claims, to it."""
         self._began.pop(unit, None)
-        delay = max(self._queue.failed(unit), after)
+        delay = max(self._intake.queue.failed(unit), after)
         self._intake.put(unit, after=delay)
         self._requeue_sharing(unit, claims, delay)
         return delay
@@ -372,7 +362,7 @@ class Reconciler:
         """Do not reconcile the unit before the delay ends, even if an event wakes it: the event may come from
         the write that failed.
         """
-        self._not_before[unit] = self._clock() + delay
+        self._not_before[unit] = self.clock() + delay
         self._intake.put(unit, after=delay)
         return delay
 
@@ -380,10 +370,10 @@ class Reconciler:
         """End the pending state. Refusals must not count towards the back-off of its write."""
         if self._intake.waiting.has(unit):
             self._intake.waiting.drop(unit)
-            self._queue.forget(unit)
+            self._intake.queue.forget(unit)
 
     def _done(self, unit: Unit) -> None:
         self._began.pop(unit, None)
         self._intake.waiting.drop(unit)
-        self._queue.forget(unit)
+        self._intake.queue.forget(unit)
         self.pending.drop(unit)

@@ -8,6 +8,7 @@ sees, since pods that are being deleted count as gone for it.
 import asyncio
 from collections.abc import Callable
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.api.objects.changes import Recorded
@@ -28,30 +29,20 @@ GONE = "it is gone"
 """Why room is given up for an object that does not exist any more"""
 
 
-class Nominating:
+class Nominating(Struct, eq=False):
     """Puts nominations into the state and takes them out. Nothing here awaits but `run`."""
 
-    def __init__(
-        self,
-        store: Store,
-        nodes: Nodes,
-        gangs: GangRoster,
-        report: Report,
-        wake: Callable[[Delta, bool], None],
-        note: Callable[[Recorded], None],
-    ) -> None:
-        """`wake` gets the change of the store, and whether a node has more room; `note` gets what is about to
-        change, for a journal.
-        """
-        self._store = store
-        self._nodes = nodes
-        self._gangs = gangs
-        self._report = report
-        self._wake = wake
-        self._note = note
-        self._changed = asyncio.Event()
-        self.news = asyncio.Event()
-        """Set whenever room is held, or not held any more. Who writes that down clears it"""
+    _store: Store
+    _nodes: Nodes
+    _gangs: GangRoster
+    _report: Report
+    _wake: Callable[[Delta, bool], None]
+    """Gets the change of the store, and whether a node has more room"""
+    _note: Callable[[Recorded], None]
+    """Gets what is about to change, for a journal"""
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set whenever room is held, or not held any more. Who writes that down clears it"""
 
     def hold(self, nomination: Nomination, why: str) -> None:
         """Hold room, in place of what is held for the same nominee. Others wait for it from now on."""

@@ -63,28 +63,17 @@ def _is_alike(one: Decide, other: Decide) -> bool:
     )
 
 
-class Planner:
+class Planner(Struct, eq=False):
     """Reads the state. Changes nothing."""
 
-    def __init__(
-        self,
-        store: Store,
-        roster: Roster,
-        placement: Placement,
-        ours: Ownership,
-        reclaimed: Container[ResourceClaim],
-        policies: Callable[[], Policies] = lambda: PLAIN,
-    ) -> None:
-        """`reclaimed` are claims that kube-scheduler decides, as `ReclaimedByScheduler` knows them.
-
-        `policies` are those in use: their demand changes as it is learnt.
-        """
-        self._store = store
-        self._roster = roster
-        self._placement = placement
-        self._reclaimed = reclaimed
-        self._ours = ours
-        self._policies = policies
+    _store: Store
+    _roster: Roster
+    _placement: Placement
+    _ours: Ownership
+    _reclaimed: Container[ResourceClaim]
+    """Claims that kube-scheduler decides, as `ReclaimedByScheduler` knows them"""
+    _policies: Callable[[], Policies] = lambda: PLAIN
+    """Those in use: their demand changes as it is learnt"""
 
     @property
     def policies(self) -> Policies:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 import structlog
-from msgspec import Struct
+from msgspec import Struct, field
 
 from reconciler.aio.queue import Closed
 from reconciler.aio.tasks import Stopped, unless
@@ -50,37 +50,25 @@ class Joint(Struct, frozen=True):
     at: float
 
 
-class Shadow:
+class Shadow(Struct, eq=False):
     """Takes the place of the reconciler: takes in changes, and takes units from the queue."""
 
-    def __init__(
-        self,
-        intake: Intake,
-        decider: Decider,
-        sink: Sink,
-        pending_seconds: float,
-        policies: Callable[[], Policies],
-        *,
-        clock: Callable[[], float],
-        report: Report,
-    ) -> None:
-        """`sink` applies changes; `policies` are those in use. Pods that are pending longer than
-        `pending_seconds` are reported.
-        """
-        self._intake = intake
-        self._store = intake.store
-        self._decider = decider
-        self._sink = sink
-        self._patience = pending_seconds
-        self._clock = clock
-        self._report = report
-        self._policies = policies
-        self._stopped = asyncio.Event()
-        self._joint: dict[ObjectKey, Joint] = {}
-        self._since: dict[Unit, float] = {}
-        self._reported: set[Unit] = set()
-        self.counts: Counter[Outcome] = Counter()
-        """Comparisons so far, by outcome"""
+    _intake: Intake
+    _decider: Decider
+    _sink: Sink
+    """Applies changes"""
+    _patience: float
+    """Seconds after which pods that are still pending are reported"""
+    _policies: Callable[[], Policies]
+    """Those in use"""
+    clock: Callable[[], float]
+    report: Report
+    _stopped: asyncio.Event = field(default_factory=asyncio.Event)
+    _joint: dict[ObjectKey, Joint] = {}
+    _since: dict[Unit, float] = {}
+    _reported: set[Unit] = set()
+    counts: Counter[Outcome] = field(default_factory=Counter)
+    """Comparisons so far, by outcome"""
 
     def take(self, change: Notice) -> None:
         """The sink of every watch: compare, then apply the change."""
@@ -122,7 +110,7 @@ class Shadow:
 
     def _is_new(self, claim: ResourceClaim) -> bool:
         """Whether a claim is newly allocated."""
-        known = self._store.claims.get(claim.key)
+        known = self._intake.store.claims.get(claim.key)
         same = known is not None and known.metadata.uid == claim.metadata.uid
         return claim.allocation is not None and not (same and known is not None and known.allocation)
 
@@ -138,7 +126,7 @@ class Shadow:
         names = [entry.name for entry in claim.status.reserved_for if entry.resource == "pods"]
         names += [key.name for key in sorted(self._intake.roster.users(claim.key))]
         for name in names:
-            if (pod := self._store.pods.get(ObjectKey(claim.key.namespace, name))) is not None:
+            if (pod := self._intake.store.pods.get(ObjectKey(claim.key.namespace, name))) is not None:
                 return pod
         return None
 
@@ -152,25 +140,25 @@ class Shadow:
             known is not None
             and known.uid == pod.metadata.uid
             and claim.key in known.claims
-            and self._clock() - known.at < self._patience
+            and self.clock() - known.at < self._patience
         ):
             return known.question, known.answer
-        todo = [claim if key == claim.key else self._store.claims.get(key) for key in claims_of(pod)]
+        todo = [claim if key == claim.key else self._intake.store.claims.get(key) for key in claims_of(pod)]
         open_ = tuple(c for c in todo if c is not None and (c.key == claim.key or c.allocation is None))
         question, answer = self._answer(self._question(open_ or (claim,), pod))
         keys = frozenset(claim.key for claim in question.claims)
-        self._joint[pod.key] = Joint(pod.metadata.uid, keys, question, answer, self._clock())
+        self._joint[pod.key] = Joint(pod.metadata.uid, keys, question, answer, self.clock())
         return question, answer
 
     def _question(self, claims: tuple[ResourceClaim, ...], pod: Pod | None) -> Decide | Refusal:
         """The question before the decision: claims not allocated, the pod not bound."""
         claims = tuple(_unallocated(claim) for claim in claims)
-        snapshot, policies = self._store.snapshot(), self._policies()
+        snapshot, policies = self._intake.store.snapshot(), self._policies()
         if pod is None:
             nodes = self._intake.placement.for_claim(snapshot).nodes
             return Decide(claims, nodes, policies=policies)
         keys = {claim.key for claim in claims}
-        others = [self._store.claims.get(key) for key in claims_of(pod) if key not in keys]
+        others = [self._intake.store.claims.get(key) for key in claims_of(pod) if key not in keys]
         held = tuple(other for other in others if other is not None and other.allocation is not None)
         try:
             found = self._intake.placement.before_binding(pod, held, snapshot)
@@ -184,7 +172,7 @@ class Shadow:
     def _answer(self, question: Decide | Refusal) -> tuple[Decide, Answer]:
         if isinstance(question, Refusal):
             return Decide((), None), question
-        return question, self._decider.answer(question, self._store.snapshot())
+        return question, self._decider.answer(question, self._intake.store.snapshot())
 
     def _compared(self, claim: ResourceClaim, pod: Pod | None, question: Decide, answer: Answer) -> Compared:
         theirs = _devices(claim)
@@ -215,7 +203,7 @@ class Shadow:
         self, claim: ResourceClaim, node: str, question: Decide, theirs: tuple[DeviceID, ...]
     ) -> Outcome:
         """The outcome of our decision on their node."""
-        snapshot = self._store.snapshot()
+        snapshot = self._intake.store.snapshot()
         bound = replace(question, nodes=self._intake.placement.only(node, snapshot))
         answer = self._decider.answer(bound, snapshot)
         if isinstance(answer, Refusal):
@@ -228,13 +216,13 @@ class Shadow:
 
     def _check_pending(self, unit: Unit) -> None:
         """Report a pending pod whose claims we could allocate. A claim without a pod is ignored."""
-        pod = self._store.pods.get(unit.key) if unit.kind is Kind.POD else None
+        pod = self._intake.store.pods.get(unit.key) if unit.kind is Kind.POD else None
         claims = self._waits_for(pod) if pod is not None else ()
         if pod is None or not claims:
             self._forget(unit, pod)
             return
-        began = self._since.setdefault(unit, self._clock())
-        left = began + self._patience - self._clock()
+        began = self._since.setdefault(unit, self.clock())
+        left = began + self._patience - self.clock()
         if unit in self._reported:
             return
         if left > 0:
@@ -257,7 +245,7 @@ class Shadow:
             return ()
         if None in pod.claim_names().values():
             return ()
-        claims = [self._store.claims.get(key) for key in claims_of(pod)]
+        claims = [self._intake.store.claims.get(key) for key in claims_of(pod)]
         found = [claim for claim in claims if claim is not None and not claim.deleting]
         if len(found) != len(claims):
             return ()
@@ -268,13 +256,13 @@ class Shadow:
         self._reported.discard(unit)
         self._intake.waiting.drop(unit)
         self._intake.queue.forget(unit)
-        claims = [self._store.claims.get(key) for key in claims_of(pod)] if pod is not None else []
+        claims = [self._intake.store.claims.get(key) for key in claims_of(pod)] if pod is not None else []
         if all(claim is None or claim.allocation is not None for claim in claims):
             self._joint.pop(unit.key, None)
 
     def _count(self, compared: Compared) -> None:
         self.counts[compared.outcome] += 1
-        self._report(compared)
+        self.report(compared)
 
 
 def _unallocated(claim: ResourceClaim) -> ResourceClaim:

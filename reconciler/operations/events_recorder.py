@@ -9,7 +9,7 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import structlog
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.allocation.dra.claim_shapes import selectors_are_quick
@@ -111,26 +111,21 @@ UNEXPLAINED = 64
 """Refusals that wait for their explanation. Further ones are passed on without one."""
 
 
-class Explainer:
+class Explainer(Struct, eq=False):
     """Passes on each refusal once, with its explanation if there is time."""
 
-    def __init__(
-        self,
-        store: Store,
-        step: Callable[[Unit], Step],
-        *,
-        clock: Callable[[], float],
-        explained: Callable[[Waits, Explanation | None], None],
-    ) -> None:
-        """`step` says what a unit needs now; `clock` counts seconds; `explained` gets every refusal."""
-        self._store, self._step = store, step
-        self._clock, self._explained = clock, explained
-        self._due: asyncio.Queue[Waits] = asyncio.Queue(UNEXPLAINED)
+    _store: Store
+    _step: Callable[[Unit], Step]
+    """What a unit needs now"""
+    clock: Callable[[], float]
+    explained: Callable[[Waits, Explanation | None], None]
+    """Gets every refusal"""
+    _due: asyncio.Queue[Waits] = field(default_factory=lambda: asyncio.Queue(UNEXPLAINED))
 
     def add(self, waits: Waits) -> None:
         """Add a refusal. Cheap, and never blocks."""
         if self._due.full():
-            self._explained(waits, None)
+            self.explained(waits, None)
         else:
             self._due.put_nowait(waits)
 
@@ -138,10 +133,10 @@ class Explainer:
         """Explain and pass on until cancelled."""
         while True:
             waits = await self._due.get()
-            began = self._clock()
+            began = self.clock()
             explanation = self._explain(waits)
-            spent = self._clock() - began
-            self._explained(waits, explanation)
+            spent = self.clock() - began
+            self.explained(waits, explanation)
             await asyncio.sleep(spent / SHARE - spent)
 
     def _explain(self, waits: Waits) -> Explanation | None:

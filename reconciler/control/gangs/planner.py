@@ -87,28 +87,18 @@ class GiveBack(Struct, frozen=True):
 GangStep = Idle | Blocked | Solve | UngateAll | GiveBack
 
 
-class GangPlanner:
+class GangPlanner(Struct, eq=False):
     """Reads the state. Changes nothing."""
 
-    def __init__(
-        self,
-        store: Store,
-        roster: Roster,
-        gangs: GangRoster,
-        groups: PodGroups,
-        on_demand: KindsOnDemand,
-        claims: Planner,
-        *,
-        unsuited: Callable[[ObjectKey], Blocked | None] = lambda _: None,
-    ) -> None:
-        """`claims` judges single claims and pods. `unsuited` says why a pod cannot be placed with a gang."""
-        self._store = store
-        self._roster = roster
-        self._gangs = gangs
-        self._groups = groups
-        self._on_demand = on_demand
-        self._claims = claims
-        self._unsuited = unsuited
+    _store: Store
+    _roster: Roster
+    _gangs: GangRoster
+    _groups: PodGroups
+    _on_demand: KindsOnDemand
+    _claims: Planner
+    """Judges single claims and pods"""
+    unsuited: Callable[[ObjectKey], Blocked | None] = lambda _: None
+    """Why a pod cannot be placed with a gang"""
 
     @classmethod
     def of(
@@ -291,7 +281,7 @@ class GangPlanner:
         """Why no place is looked for, whatever devices are free."""
         if isinstance(rules, NoRules):
             return Blocked((), rules.reason, rules.message)
-        return next(filter(None, (self._unsuited(pod.key) for pod in gated)), None)
+        return next(filter(None, (self.unsuited(pod.key) for pod in gated)), None)
 
     def _solve(
         self,

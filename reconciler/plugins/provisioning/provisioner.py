@@ -6,7 +6,7 @@ from contextlib import suppress
 from hashlib import sha256
 
 import structlog
-from msgspec import Struct
+from msgspec import Struct, field
 
 from reconciler.aio.tasks import Closed, ShouldContinue, WorkerThread
 from reconciler.allocation.dra.budget import Unfinished
@@ -146,32 +146,26 @@ Needed = Mapping[ObjectKey, tuple[int, tuple[str, ...]]]
 Size = Callable[[NodesQuestion, ShouldContinue], Needed]
 
 
-class Provisioner:
+class Provisioner(Struct, eq=False):
     """Looks at the pods that wait, in intervals: new nodes take minutes."""
 
-    def __init__(
-        self,
-        intake: Intake,
-        client: Client,
-        ours: Ownership,
-        size: Size,
-        *,
-        class_name: str,
-        patience: float,
-        leads: asyncio.Event,
-        clock: Callable[[], float],
-        report: Report,
-        failures: Failures,
-    ) -> None:
-        """`size` answers which pods need nodes; `patience` in seconds is how long pods must have waited."""
-        self._intake, self._client, self._ours, self._size = intake, client, ours, size
-        self._class, self._patience, self._leads = class_name, patience, leads
-        self._clock, self._report, self._failures = clock, report, failures
-        self._requests: dict[ObjectKey, objects.ProvisioningRequest] = {}
-        self._listed = asyncio.Event()
-        self._since: dict[ObjectKey, float] = {}
-        """Group -> since when it waits without a request"""
-        self._thread = WorkerThread("sizing")
+    _intake: Intake
+    _client: Client
+    _ours: Ownership
+    _size: Size
+    """Answers which pods need nodes"""
+    class_name: str
+    patience: float
+    """Seconds that pods must have waited"""
+    leads: asyncio.Event
+    clock: Callable[[], float]
+    report: Report
+    failures: Failures
+    _requests: dict[ObjectKey, objects.ProvisioningRequest] = {}
+    _listed: asyncio.Event = field(default_factory=asyncio.Event)
+    _since: dict[ObjectKey, float] = {}
+    """Group -> since when it waits without a request"""
+    _thread: WorkerThread = field(default_factory=lambda: WorkerThread("sizing"))
 
     def take(self, change: Notice) -> None:
         """The sink of the watch of ProvisioningRequests."""
@@ -188,8 +182,8 @@ class Provisioner:
         await self._listed.wait()
         try:
             while True:
-                await self._leads.wait()
-                with self._failures.contained("provisioning"):
+                await self.leads.wait()
+                with self.failures.contained("provisioning"):
                     await self._attempt()
                 await asyncio.sleep(EVERY)
         finally:
@@ -211,13 +205,13 @@ class Provisioner:
             if request.ours and (key not in known or self._served(request)):
                 await self._remove(request, "its pods have their devices, or are gone")
             elif request.ours and request.ended:
-                self._since[key] = self._clock()
+                self._since[key] = self.clock()
                 await self._remove(request, f"the autoscaler ended it: {request.ended}")
             elif request.ours and not all(claim in self._intake.store.claims for claim in request.claims):
                 await self._remove(request, "claims that it names are gone")
-        now = self._clock()
+        now = self.clock()
         self._since = {key: self._since.get(key, now) for key in known if key not in self._requests}
-        due = [one for one in groups if now - self._since.get(one.key, now) >= self._patience]
+        due = [one for one in groups if now - self._since.get(one.key, now) >= self.patience]
         free = MOST - sum(one.ours for one in self._requests.values())
         if not due or free <= 0:
             return
@@ -226,7 +220,7 @@ class Provisioner:
         question = NodesQuestion(due, forked, nodes.fork(), groups_fork, store.supply.slices)
         needed = await self._thread.run(lambda wanted: self._size(question, wanted))
         for group in [one for one in due if one.key in needed][:free]:
-            if self._leads.is_set():
+            if self.leads.is_set():
                 await self._request(group, *needed[group.key])
 
     def _served(self, request: objects.ProvisioningRequest) -> bool:
@@ -250,14 +244,14 @@ class Provisioner:
         counts = {name: len(pods) for name, pods in sets.items()}
         claims = dict.fromkeys(claim.name for pods in sets.values() for claim in claims_of(pods[0]))
         request = objects.provisioning_request(
-            group.key.name, pod, class_name=self._class, counts=counts, claims=claims, shapes=shapes
+            group.key.name, pod, class_name=self.class_name, counts=counts, claims=claims, shapes=shapes
         )
         try:
             await self._client.create(PROVISIONING_REQUEST, request)
         except Conflict:
             return
         self._since.pop(group.key, None)
-        self._report(NodesRequested(group.key, group.pod.key, sum(counts.values()), shapes))
+        self.report(NodesRequested(group.key, group.pod.key, sum(counts.values()), shapes))
 
     async def _remove(self, request: objects.ProvisioningRequest, why: str) -> None:
         """Remove the request first: nobody looks at the templates without it."""
@@ -268,7 +262,7 @@ class Provisioner:
             with suppress(Gone):
                 await self._client.delete(POD_TEMPLATE, template)
         self._requests.pop(request.key, None)
-        self._report(NodesNotRequested(request.key, why))
+        self.report(NodesNotRequested(request.key, why))
 
 
 RIGHTS = (
