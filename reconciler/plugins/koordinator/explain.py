@@ -156,12 +156,7 @@ def _refusing_gate(reason: str, demand: Demand) -> Step | None:
 
 
 def _request(
-    pod: Pod,
-    result: TypeResult,
-    rows: DeviceRows,
-    suitable: Mask,
-    able: Mask | None,
-    refusing: Step | None,
+    pod: Pod, result: TypeResult, rows: DeviceRows, suitable: Mask, able: Mask | None, refusing: Step | None
 ) -> Request:
     enough = suitable & (result.lacking == 0)
     funnel = [*_funnel(result, rows, suitable, enough, able)]

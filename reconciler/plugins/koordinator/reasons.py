@@ -62,8 +62,7 @@ KOORDINATOR: Mapping[str, Advice] = {
         "Publish the topology in the Device, or remove the scope from the pod's annotation.",
     ),
     "TopologyScopeUnsatisfied": _advice(
-        "No group of GPUs within the required scope has enough free GPUs.",
-        "Wait, or require a wider scope.",
+        "No group of GPUs within the required scope has enough free GPUs.", "Wait, or require a wider scope."
     ),
     "TopologyScopeImpossible": _advice(
         "No group of GPUs within the required scope is large enough, even if all GPUs are free.",
@@ -91,15 +90,13 @@ KOORDINATOR: Mapping[str, Advice] = {
         "Set node.koordinator.sh/gpu-partition-policy to Honor or Prefer, or remove it.",
     ),
     "NoMatchingShareTemplate": _advice(
-        "No share template fits the request.",
-        "Request amounts that a template of the GPU model offers.",
+        "No share template fits the request.", "Request amounts that a template of the GPU model offers."
     ),
     "GpuShareUnsupportedModel": _advice(
         "GPUs of this model cannot be shared.", "Request whole GPUs, or another model."
     ),
     "GpuCapacityUnknown": _advice(
-        "The Device of a GPU does not state the GPU's memory.",
-        "Publish the memory of the GPU in the Device.",
+        "The Device of a GPU does not state the GPU's memory.", "Publish the memory of the GPU in the Device."
     ),
     "IsolationProviderMissing": _advice(
         "The pod requires an isolation of shares that the node does not offer.",

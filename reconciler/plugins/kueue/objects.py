@@ -138,13 +138,7 @@ _CONDITIONS: Final = Items(structural.CONDITION, most=16, key="type")
 _NAME: Final = Text(63, pattern=structural.DNS_LABEL)
 _OBJECT: Final[dict[str, structural.Schema]] = {"apiVersion": Text(), "kind": Text(), "metadata": AnyObject()}
 _TOLERATION: Final = Fields(
-    {
-        "key": Text(),
-        "operator": Text(),
-        "value": Text(),
-        "effect": Text(),
-        "tolerationSeconds": Integer(),
-    }
+    {"key": Text(), "operator": Text(), "value": Text(), "effect": Text(), "tolerationSeconds": Integer()}
 )
 _LEVEL: Final = Text(63)
 _POD_SET: Final = Fields(
@@ -211,10 +205,7 @@ ADMISSION_CHECK_SCHEMA: Final = Fields(
     }
 )
 RESOURCE_FLAVOR_SCHEMA: Final = Fields(
-    {
-        **_OBJECT,
-        "spec": Fields({"nodeLabels": Texts(most=8), "tolerations": Items(_TOLERATION, most=8)}),
-    }
+    {**_OBJECT, "spec": Fields({"nodeLabels": Texts(most=8), "tolerations": Items(_TOLERATION, most=8)})}
 )
 
 _KUEUE: Final = (GroupVersion("kueue.x-k8s.io", "v1beta2"), GroupVersion("kueue.x-k8s.io", "v1beta1"))

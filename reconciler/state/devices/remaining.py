@@ -17,12 +17,7 @@ from reconciler.api.objects.meta import DeviceID, ObjectKey, PoolID
 from reconciler.api.objects.quantity import Format, Quantity
 from reconciler.state.devices.fleet import Fleet, Layout
 from reconciler.state.devices.ledger import NOTHING, Ledger, RetainedDraws
-from reconciler.state.devices.occupancy import (
-    CounterIndex,
-    Overcharge,
-    overcharge_of,
-    without_device,
-)
+from reconciler.state.devices.occupancy import CounterIndex, Overcharge, overcharge_of, without_device
 from reconciler.state.devices.snapshot import Snapshot
 
 

@@ -83,11 +83,7 @@ class Block(Struct, frozen=True, eq=False):
             return False
         alike = all(
             mine is its or np.array_equal(mine, its)
-            for mine, its in (
-                (self.steps, other.steps),
-                (self.flags, other.flags),
-                (self.drawn, other.drawn),
-            )
+            for mine, its in ((self.steps, other.steps), (self.flags, other.flags), (self.drawn, other.drawn))
         )
         # What devices say about others is not in columns.
         return alike and (not self.exclusive or self.source().spec == other.source().spec)
