@@ -246,7 +246,7 @@ def build_control(
     settler = Settler(intake, writer, report)
     host = Host(base, intake, pod_writer, ours, recorder, report)
     plugins = tuple([start(host) for start in starts])
-    gang_planner = GangPlanner.of(intake, planner, partial(_unsuited, plugins))
+    gang_planner = GangPlanner(intake.units, planner, intake.nodes.on_demand, partial(_unsuited, plugins))
     gang_search = GangSearch(intake, ours, steps=settings.search_steps)
     gang_writer = GangWriter(intake, writer, pod_writer, report)
     gangs = GangHandler(intake, gang_planner, gang_search, settler, gang_writer, clock=clock, report=report)

@@ -64,7 +64,7 @@ def planners(intake: Intake, policies: Policies = PLAIN) -> tuple[Planner, GangP
     """What units need, and what gangs need, if every claim and device is ours."""
     ours = Ownership(all_claims=True, alone=True)
     planner = Planner(intake.store, intake.roster, intake.placement, ours, intake.reclaimed, lambda: policies)
-    return planner, GangPlanner.of(intake, planner)
+    return planner, GangPlanner(intake.units, planner, intake.nodes.on_demand)
 
 
 def listings(raws: Iterable[Mapping[str, Any]]) -> Iterable[Replaced]:

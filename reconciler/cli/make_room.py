@@ -28,7 +28,7 @@ from reconciler.control.gangs.planner import GangPlanner, GiveBack, Solve
 from reconciler.control.handler import Blocked, Decide
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner
-from reconciler.control.units import GangRoster, Kind, Roster, Unit, gang_unit
+from reconciler.control.units import GangRoster, Kind, Roster, Unit, UnitLookup, gang_unit
 from reconciler.errors import counted
 
 
@@ -211,9 +211,8 @@ class Asking:
             self._gangs.note(key, pod)
         placement, ours = world.placement(), Ownership(all_claims=True, alone=True)
         self._planner = Planner(self._store, self._roster, placement, ours, ())
-        self._gang_planner = GangPlanner(
-            self._store, self._roster, self._gangs, world.groups, world.nodes.on_demand, self._planner
-        )
+        units = UnitLookup(self._store, self._roster, self._gangs, world.groups)
+        self._gang_planner = GangPlanner(units, self._planner, world.nodes.on_demand)
 
     def claim(self, key: ObjectKey, priority: int | None = None) -> Waiting:
         """What a claim waits for: with its pod, if it has one. Raises NoAnswer if it does not exist."""

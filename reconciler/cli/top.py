@@ -22,8 +22,15 @@ from reconciler.cli.input import read_files, read_valid
 from reconciler.cli.names import completing
 from reconciler.cli.output import Console, echo_value, print_table, remark, remarks_on
 from reconciler.cli.rule_options import rules_options
-from reconciler.cli.top_tables import ORDERS, NamespaceView, UsageView
-from reconciler.cli.top_view import NO_DEVICES, StoreView, TopOptions, check_names
+from reconciler.cli.top_tables import (
+    NO_DEVICES,
+    ORDERS,
+    NamespaceView,
+    StoreView,
+    TopOptions,
+    UsageView,
+    check_names,
+)
 from reconciler.state.devices.readiness import readiness
 from reconciler.state.store import Store
 from reconciler.state.trial import store_of

@@ -21,7 +21,7 @@ from reconciler.cli.explain_cluster import gang_now, intake_of, planners
 from reconciler.cli.input import read_files
 from reconciler.cli.options import FOR_PEOPLE, Clock
 from reconciler.cli.output import Console, Table, echo_value, print_table, remark
-from reconciler.cli.top_view import TopOptions, TopView, check_names
+from reconciler.cli.top_tables import TopOptions, TopView, check_names
 from reconciler.cluster.discovery import discover_at_least_pods
 from reconciler.cluster.kinds import config_map
 from reconciler.control.demand import COMPARED, DEMAND, Kept, read_kept

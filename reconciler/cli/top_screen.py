@@ -19,7 +19,7 @@ from rich.text import Text
 from reconciler.cli.connection import Connection
 from reconciler.cli.options import Clock
 from reconciler.cli.output import Console, TableLine, plain, wrapped
-from reconciler.cli.top_view import TopView
+from reconciler.cli.top_tables import TopView
 from reconciler.operations.log_setup import configure
 
 L = TypeVar("L")

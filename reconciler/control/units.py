@@ -4,6 +4,8 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence, 
 from enum import StrEnum
 from typing import Generic, NamedTuple, Self, TypeVar
 
+from msgspec import Struct
+
 from reconciler.allocation.placement.order import QueueKey, queue_key
 from reconciler.api.objects.core import WORKLOAD, Pod, claims_of, is_live
 from reconciler.api.objects.gangs import GangKey, GangSource, gang_of
@@ -162,34 +164,33 @@ _GONE: QueueKey = (0, "", "", "", "")
 """The place of a deleted unit: first, since its last reconcile is short and only cleans up."""
 
 
-class UnitLookup:
+class UnitLookup(Struct, eq=False):
     """Reads the state. Changes nothing."""
 
-    def __init__(self, store: Store, roster: Roster, gangs: GangRoster, groups: PodGroups) -> None:
-        self._store = store
-        self._roster = roster
-        self._gangs = gangs
-        self._groups = groups
+    store: Store
+    roster: Roster
+    gangs: GangRoster
+    groups: PodGroups
 
     def place(self, unit: Unit) -> QueueKey:
         """The place of a unit in the queue."""
         if unit.kind is Kind.GANG:
             return min(map(queue_key, self.gated(unit.gang)), default=_GONE)
         if unit.kind is Kind.POD:
-            pod = self._store.pods.get(unit.key)
-            return queue_key(self._groups.ranked(pod)) if pod is not None else _GONE
-        claim = self._store.claims.get(unit.key)
+            pod = self.store.pods.get(unit.key)
+            return queue_key(self.groups.ranked(pod)) if pod is not None else _GONE
+        claim = self.store.claims.get(unit.key)
         return queue_key(claim) if claim is not None else _GONE
 
     def is_gone(self, unit: Unit) -> bool:
         """Whether nothing exists any more that a unit could decide about: its last turn only cleans up."""
         match unit.kind:
             case Kind.POD:
-                return unit.key not in self._store.pods
+                return unit.key not in self.store.pods
             case Kind.CLAIM:
-                return unit.key not in self._store.claims
+                return unit.key not in self.store.claims
             case Kind.GANG:
-                return not self._gangs.members(unit.gang)
+                return not self.gangs.members(unit.gang)
             case Kind.WORKLOAD:
                 return False
 
@@ -199,20 +200,20 @@ class UnitLookup:
             return (unit.key,)
         if unit.kind is Kind.GANG:
             return tuple(dict.fromkeys(key for pod in self.gated(unit.gang) for key in claims_of(pod)))
-        pod = self._store.pods.get(unit.key)
+        pod = self.store.pods.get(unit.key)
         return claims_of(pod) if pod is not None else ()
 
     def gated(self, gang: GangKey) -> list[Pod]:
         """The gated pods of a gang by name, with the priority of their group."""
         # A listing may have dropped several of them, of which the roster learns one by one.
-        pods = (self._store.pods.get(key) for key in sorted(self._gangs.members(gang)))
-        return [self._groups.ranked(pod) for pod in pods if pod is not None and pod.gated]
+        pods = (self.store.pods.get(key) for key in sorted(self.gangs.members(gang)))
+        return [self.groups.ranked(pod) for pod in pods if pod is not None and pod.gated]
 
     def decides(self, unit: Unit, key: ObjectKey) -> bool:
         """Whether a unit still decides about a claim."""
         if unit.kind is Kind.GANG:
-            return any(gang_unit(gang) == unit for gang in self._gangs.of(self._roster.users(key)))
-        return unit.key == key if unit.kind is Kind.CLAIM else unit.key in self._roster.users(key)
+            return any(gang_unit(gang) == unit for gang in self.gangs.of(self.roster.users(key)))
+        return unit.key == key if unit.kind is Kind.CLAIM else unit.key in self.roster.users(key)
 
     def sharing(self, unit: Unit, before: Iterable[ObjectKey]) -> list[Unit]:
         """The other units that decide about one of its claims.
@@ -220,6 +221,6 @@ class UnitLookup:
         `before` are the claims that it had when its reconcile began: its pod may be gone.
         """
         keys = {*before, *self.claims(unit)}
-        found = {other for key in keys for other in self._roster.units(key)}
-        found |= {gang_unit(gang) for key in keys for gang in self._gangs.of(self._roster.users(key))}
+        found = {other for key in keys for other in self.roster.units(key)}
+        found |= {gang_unit(gang) for key in keys for gang in self.gangs.of(self.roster.users(key))}
         return sorted(found - {unit})

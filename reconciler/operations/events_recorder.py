@@ -29,7 +29,6 @@ from reconciler.control.units import Unit
 from reconciler.control.waiting import Pending
 from reconciler.errors import counted
 from reconciler.operations.events_writer import Events, Notice, Regarding
-from reconciler.state.nominations import Nominee
 from reconciler.state.store import Store
 
 log = structlog.get_logger()
@@ -297,9 +296,6 @@ class EventRecorder:
             yield Notice(pod, waits.reason, text, waits.decision_id)
 
     def _of_outcome(self, outcome: Outcome) -> Iterator[Notice]:
-        if isinstance(outcome, Evicted | MoveEvicted | MovesAborted):
-            yield self._of_leaving(outcome)
-            return
         name, pod = outcome.decision_id, self._pod(outcome.pod)
         match outcome:
             case decisions.Allocated(devices=devices, node=node):
@@ -309,32 +305,47 @@ class EventRecorder:
             case decisions.DevicesGiven(devices=devices, node=node) if pod is not None:
                 yield Notice(pod, ALLOCATED, allocated_note(devices, node), name, "Normal")
             case decisions.Ungated() if pod is not None:
-                yield Notice(pod, UNGATED, UNGATED_NOTE, name, "Normal", UNGATING)
+                text = f"Removed the scheduling gate {GATE}: all its devices are allocated."
+                yield Notice(pod, UNGATED, text, name, "Normal", UNGATING)
+            case Evicted(pod=key, uid=uid, nominee=nominee):
+                text = (
+                    f"Preempted by {nominee}, which has a higher priority and needs the devices of this pod."
+                )
+                yield Notice(self._leaving(key, uid), PREEMPTED, text, name, "Normal", PREEMPTING)
+            case MoveEvicted(pod=key, uid=uid, devices=devices):
+                text = (
+                    f"Evicted to move it to node {outcome.to}, so that one more {outcome.counted} fits in "
+                    f"{outcome.place}. Held there for what replaces it: {named_devices(devices)}."
+                )
+                yield Notice(self._leaving(key, uid), MOVED, text, name, "Normal", MOVING)
+            case MovesAborted(pod=key, uid=uid, why=why):
+                text = f"A plan to move pods so that more fits was aborted at this pod: {why.rstrip('.')}."
+                yield Notice(self._leaving(key, uid), MOVES_DROPPED, text, name, "Normal", MOVING)
 
-    def _of_leaving(self, outcome: Evicted | MoveEvicted | MovesAborted) -> Notice:
-        """On a pod that was evicted, which may be gone by now, or on one that was to be."""
-        pod, name = (
-            Regarding(self._served["Pod"].api_version, "Pod", outcome.pod, outcome.uid),
-            outcome.decision_id,
-        )
-        match outcome:
-            case Evicted(nominee=nominee):
-                return Notice(pod, PREEMPTED, preempted_note(nominee), name, "Normal", PREEMPTING)
-            case MoveEvicted():
-                return Notice(pod, MOVED, moved_note(outcome), name, "Normal", MOVING)
-            case MovesAborted(why=why):
-                return Notice(pod, MOVES_DROPPED, not_moved_note(why), name, "Normal", MOVING)
+    def _leaving(self, pod: ObjectKey, uid: str) -> Regarding:
+        """A pod that was evicted, which may be gone by now, or one that was to be."""
+        return Regarding(self._served["Pod"].api_version, "Pod", pod, uid)
 
     def _of_finding(self, finding: Finding) -> Iterator[Notice]:
         """On the claims that still hold devices, and on the pods that they are reserved for."""
         if isinstance(finding, decisions.AllocationUnreadable):
             pod = self._pod(finding.pod)
             if pod is not None:
-                text = unreadable_note(finding)
+                text = (
+                    f"{finding.message}. All devices of its types on node {finding.node} count as held. "
+                    "Correct the annotation, or delete the pod."
+                )
                 yield Notice(pod, UNREADABLE, text, finding.decision_id, action=AUDITING)
             return
-        reason = HELD_TWICE if isinstance(finding, decisions.HeldTwice) else INCOMPATIBLE
-        text = finding_note(finding)
+        if isinstance(finding, decisions.HeldTwice):
+            holders = ", ".join(map(str, finding.claims))
+            what = f"Device {finding.device} is held by {holders}, but only one claim can hold it"
+            reason = HELD_TWICE
+        else:
+            why = finding.message.rstrip(".")
+            what = f"Devices that exclude one another are held at the same time: {why}"
+            reason = INCOMPATIBLE
+        text = f"{what}. Nothing is freed automatically: delete the pods of one of the claims."
         claims = [claim for claim in self._claims(finding.claims) if claim.allocation is not None]
         concerned: list[ApiObject] = [*claims, *self._users(claims)]
         for thing in concerned:
@@ -370,15 +381,6 @@ def _pods_of(waits: Waits) -> Sequence[ObjectKey]:
 
 MOST_NAMED = 8
 """Devices that a note names: those of a whole node, as a rule"""
-UNGATED_NOTE = f"Removed the scheduling gate {GATE}: all its devices are allocated."
-
-
-def unreadable_note(finding: decisions.AllocationUnreadable) -> str:
-    """What follows from an annotation that cannot be read, and what to do."""
-    return (
-        f"{finding.message}. All devices of its types on node {finding.node} count as held. "
-        "Correct the annotation, or delete the pod."
-    )
 
 
 def refused_note(waits: Waits, explanation: Explanation | None) -> str:
@@ -397,24 +399,6 @@ def allocated_note(devices: Iterable[DeviceID], node: str) -> str:
     return f"Allocated {counted(len(devices), 'device')}{where}: {named_devices(devices)}."
 
 
-def preempted_note(nominee: Nominee) -> str:
-    """`Preempted by pod research/train-0, ...`"""
-    return f"Preempted by {nominee}, which has a higher priority and needs the devices of this pod."
-
-
-def moved_note(move: MoveEvicted) -> str:
-    """Why a pod was evicted, and what becomes of it."""
-    return (
-        f"Evicted to move it to node {move.to}, so that one more {move.counted} fits in {move.place}. "
-        f"Held there for what replaces it: {named_devices(move.devices)}."
-    )
-
-
-def not_moved_note(why: str) -> str:
-    """Why a plan to move pods ended."""
-    return f"A plan to move pods so that more fits was aborted at this pod: {why.rstrip('.')}."
-
-
 def named_devices(devices: tuple[DeviceID, ...]) -> str:
     """Devices by pool, `MOST_NAMED` at most, and how many others there are."""
     pools: dict[str, list[str]] = {}
@@ -423,13 +407,3 @@ def named_devices(devices: tuple[DeviceID, ...]) -> str:
     shown = "; ".join(f"{pool}: {', '.join(names)}" for pool, names in pools.items())
     more = len(devices) - MOST_NAMED
     return f"{shown} and {more} more" if more > 0 else shown
-
-
-def finding_note(finding: decisions.HeldTwice | decisions.ExclusionViolated) -> str:
-    """What is wrong with held devices, and what to do."""
-    if isinstance(finding, decisions.HeldTwice):
-        holders = ", ".join(map(str, finding.claims))
-        what = f"Device {finding.device} is held by {holders}, but only one claim can hold it"
-    else:
-        what = f"Devices that exclude one another are held at the same time: {finding.message.rstrip('.')}"
-    return f"{what}. Nothing is freed automatically: delete the pods of one of the claims."

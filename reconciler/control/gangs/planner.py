@@ -30,12 +30,11 @@ from reconciler.api.objects.selectors import NodeSelector
 from reconciler.control.handler import Blocked, Idle
 from reconciler.control.intake import Intake
 from reconciler.control.planner import Planner
-from reconciler.control.units import GangRoster, Kind, Roster, Unit
+from reconciler.control.units import Kind, Unit, UnitLookup
 from reconciler.errors import Rejected
 from reconciler.state.on_demand import NOT_LISTED, KindsOnDemand
-from reconciler.state.pods.groups import INCOMPLETE, NoRules, PodGroups, rules_of
+from reconciler.state.pods.groups import INCOMPLETE, NoRules, rules_of
 from reconciler.state.pods.placed import node_of, pinned_to, placed, placed_by_group
-from reconciler.state.store import Store
 
 
 class Place(Struct, frozen=True):
@@ -90,46 +89,28 @@ GangStep = Idle | Blocked | Solve | UngateAll | GiveBack
 class GangPlanner(Struct, eq=False):
     """Reads the state. Changes nothing."""
 
-    _store: Store
-    _roster: Roster
-    _gangs: GangRoster
-    _groups: PodGroups
-    _on_demand: KindsOnDemand
+    _units: UnitLookup
     _claims: Planner
     """Judges single claims and pods"""
+    _on_demand: KindsOnDemand
     unsuited: Callable[[ObjectKey], Blocked | None] = lambda _: None
     """Why a pod cannot be placed with a gang"""
-
-    @classmethod
-    def of(
-        cls, intake: Intake, claims: Planner, unsuited: Callable[[ObjectKey], Blocked | None] = lambda _: None
-    ) -> "GangPlanner":
-        """That of a state with all its pods."""
-        return cls(
-            intake.store,
-            intake.roster,
-            intake.gangs,
-            intake.groups,
-            intake.nodes.on_demand,
-            claims,
-            unsuited=unsuited,
-        )
 
     def serves(self, unit: Unit) -> bool:
         """Whether a unit is a gang, or a gated pod of one, which is decided with its gang."""
         if unit.kind is Kind.GANG:
             return True
-        pod = self._store.pods.get(unit.key) if unit.kind is Kind.POD else None
+        pod = self._units.store.pods.get(unit.key) if unit.kind is Kind.POD else None
         if pod is None or not pod.gated:
             return False
         gang = gang_of(pod)
-        return gang is not None and self._rules(self._groups.root(gang), [pod]) is not None
+        return gang is not None and self._rules(self._units.groups.root(gang), [pod]) is not None
 
     def next(self, gang: GangKey) -> GangStep:
         """What a gang needs."""
-        if self._groups.root(gang) != gang:
+        if self._units.groups.root(gang) != gang:
             return Idle()  # the root of its tree is the gang
-        pods = [self._store.pods[key] for key in self._gangs.members(gang)]
+        pods = [self._units.store.pods[key] for key in self._units.gangs.members(gang)]
         members = sorted((pod for pod in pods if is_live(pod)), key=queue_key)
         gated = [pod for pod in members if pod.gated]
         rules = self._rules(gang, members) if gated else None
@@ -139,7 +120,9 @@ class GangPlanner(Struct, eq=False):
         apart = self._claims.apart(keys)
         if isinstance(apart, Idle):
             return apart
-        if any(self._claims.pending(c) for key in keys if (c := self._store.claims.get(key)) is not None):
+        if any(
+            self._claims.pending(c) for key in keys if (c := self._units.store.claims.get(key)) is not None
+        ):
             return Idle()  # its writer requeues the gang afterwards
         running = [pod for pod in members if not pod.gated]
         running += [pod for pod in pods if pod.status.phase == "Succeeded"]
@@ -160,7 +143,7 @@ class GangPlanner(Struct, eq=False):
 
     def kept(self, gang: GangKey, keys: Sequence[ObjectKey]) -> Seats:
         """What an earlier decision wrote for these members alone, if they are still gated."""
-        found = (self._store.pods.get(key) for key in keys)
+        found = (self._units.store.pods.get(key) for key in keys)
         return self._returned(gang, [pod for pod in found if pod is not None and pod.gated])
 
     def _together(
@@ -184,13 +167,13 @@ class GangPlanner(Struct, eq=False):
         """The seats that share the values of some labels with those that are certain."""
         if not keys or not places:
             return places
-        known = self._store.snapshot().topology.nodes
+        known = self._units.store.snapshot().topology.nodes
 
         def domain(node: str) -> tuple[str | None, ...]:
             return tuple(known[node].labels.get(key) for key in keys) if node in known else ()
 
         decided = {one.pod.key for one in places if self._was_gated(gang, one.pod, ())}
-        nodes = [node_of(pod, self._store) for pod in running]
+        nodes = [node_of(pod, self._units.store) for pod in running]
         fixed = {domain(node) for node in nodes if node}
         fixed |= {domain(one.node) for one in places if one.pod.key in decided}
         fixed = fixed or {domain(one.node) for one in places}
@@ -221,25 +204,25 @@ class GangPlanner(Struct, eq=False):
 
     def _was_gated(self, gang: GangKey, pod: Pod, keys: Sequence[ObjectKey]) -> bool:
         """Whether an ungated pod had a seat of the gang."""
-        if any(seat_mark(pod, one) is not None for one in self._groups.pod_groups(gang)):
+        if any(seat_mark(pod, one) is not None for one in self._units.groups.pod_groups(gang)):
             return True
-        own = (self._store.claims.get(key) for key in claims_of(pod) if key not in keys)
+        own = (self._units.store.claims.get(key) for key in claims_of(pod) if key not in keys)
         return any(claim is not None and self._is_seat(claim, gang) for claim in own)
 
     def _is_seat(self, claim: ResourceClaim, gang: GangKey) -> bool:
         """Whether a claim holds devices that we allocated for a gang."""
         if claim.allocation is None or not is_ours(claim):
             return False
-        return any(seat_mark(claim, one) is not None for one in self._groups.pod_groups(gang))
+        return any(seat_mark(claim, one) is not None for one in self._units.groups.pod_groups(gang))
 
     def _rules(self, gang: GangKey, pods: Sequence[Pod]) -> GangRules | NoRules | None:
-        return rules_of(gang, pods, self._groups, self._on_demand)
+        return rules_of(gang, pods, self._units.groups, self._on_demand)
 
     def _place(self, pod: Pod) -> Place | None:
         """The seat of a gated member: all its claims are allocated, and all of them to one known node."""
         if self._claims.defect(pod) is not None:
             return None
-        held = [self._store.claims[key].allocation for key in claims_of(pod)]
+        held = [self._units.store.claims[key].allocation for key in claims_of(pod)]
         selectors = [one.node_selector for one in held if one is not None and one.node_selector is not None]
         if None in held:
             return None
@@ -252,7 +235,7 @@ class GangPlanner(Struct, eq=False):
         others = [selector for selector in selectors if pinned_to(selector) != node]
         if not others:
             return True
-        known = self._store.snapshot().topology.nodes.get(node)
+        known = self._units.store.snapshot().topology.nodes.get(node)
         if known is None:
             return not any(map(pinned_to, others))
         try:
@@ -267,7 +250,7 @@ class GangPlanner(Struct, eq=False):
         """
         own = {pod.key for pod in gated}
         keys = dict.fromkeys(key for pod in gated for key in claims_of(pod))
-        found = (self._store.claims.get(key) for key in keys if self._roster.users(key) <= own)
+        found = (self._units.store.claims.get(key) for key in keys if self._units.roster.users(key) <= own)
         claims = [c for c in found if c is not None and not c.deleting and self._is_seat(c, gang)]
         if not all(map(self._claims.owns, claims)):
             return Seats(gang)
@@ -307,7 +290,7 @@ class GangPlanner(Struct, eq=False):
             else:
                 defects.append(defect)
         settled = [*running, *(one.pod for one in places)]
-        there = placed_by_group(settled, rules, self._store)
+        there = placed_by_group(settled, rules, self._units.store)
         question = GangQuestion.of(gang, members, rules, there, self._claims.policies)
         usable = Counter(map(rules.group_of, (*(one.pod for one in members), *settled)))
         if len(members) < question.least or not rules.is_met(usable):
@@ -318,9 +301,9 @@ class GangPlanner(Struct, eq=False):
         return Solve(question, rules, returned)
 
     def _member(self, pod: Pod) -> Member:
-        claims = [self._store.claims[key] for key in claims_of(pod)]
+        claims = [self._units.store.claims[key] for key in claims_of(pod)]
         return Member(
-            self._groups.ranked(pod),
+            self._units.groups.ranked(pod),
             tuple(claim for claim in claims if claim.allocation is None),
             tuple(claim for claim in claims if claim.allocation is not None),
         )

@@ -20,7 +20,7 @@ from reconciler.control.handler import Blocked
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import NOT_OURS, Planner
-from reconciler.control.units import GangRoster, Kind, Roster, Unit, gang_unit
+from reconciler.control.units import GangRoster, Kind, Roster, Unit, UnitLookup, gang_unit
 from reconciler.state.nodes.table import Nodes
 from reconciler.state.nominations import Nominee, of_gang, own_of_all
 from reconciler.state.pods.groups import PodGroups
@@ -154,7 +154,7 @@ class OfflineGangs:
             members.note(pod.key, pod)
         self.members = members.members
         self._root = known.root
-        self._planner = GangPlanner(store, roster, members, known, nodes.on_demand, planner)
+        self._planner = GangPlanner(UnitLookup(store, roster, members, known), planner, nodes.on_demand)
 
     def gang(self, pod: Pod) -> GangKey | None:
         """The gang with which a pod is decided."""

@@ -186,7 +186,7 @@ class _Replay:
         planner = Planner(
             intake.store, intake.roster, intake.placement, ours, (), lambda: override.of(self._policies)
         )
-        gangs = GangPlanner.of(intake, planner, self._unsuited)
+        gangs = GangPlanner(intake.units, planner, intake.nodes.on_demand, self._unsuited)
         decider, nothing = Decider(ours, steps=steps), cast("Any", None)  # nothing is written
         quiet: dict[str, Any] = {"clock": lambda: 0.0, "report": lambda _: None}
         self._handlers: list[Handler] = [

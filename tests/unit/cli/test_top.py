@@ -16,8 +16,7 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.cli import main
 from reconciler.cli.connection import Connection
 from reconciler.cli.top import follow_usage
-from reconciler.cli.top_tables import UsageView, usage_tables
-from reconciler.cli.top_view import NO_DEVICES, TopOptions
+from reconciler.cli.top_tables import NO_DEVICES, TopOptions, UsageView, usage_tables
 from reconciler.embedded import ApiServer, serve
 from reconciler.state.store import Store
 from tests.tools.builders import Object, device, partitioned, resource_slice

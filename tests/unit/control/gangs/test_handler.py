@@ -161,7 +161,7 @@ async def test_a_claim_that_goes_before_its_write_began_leaves_nothing_of_the_ga
     pods = Pods(as_pod(gang[0]))
     serving = GangHandler(
         found,
-        GangPlanner.of(found, claims),
+        GangPlanner(found.units, claims, found.nodes.on_demand),
         AtOnce(found, owned, steps=1000),
         Settler(found, Deleted(), lambda _: None),
         GangWriter(found, NoWriter(), pods, lambda _: None),

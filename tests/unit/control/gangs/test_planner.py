@@ -45,9 +45,11 @@ def planner(found: Intake, **ours: Any) -> GangPlanner:
     owned = Ownership(**{"alone": True, **ours})
     claims = Planner(found.store, found.roster, found.placement, owned, found.reclaimed)
     return GangPlanner(
-        found.store, found.roster, found.gangs, found.groups, found.nodes.on_demand, claims,
-        unsuited=lambda key: Blocked((), "Unsuited", "") if key.name == "unsuited" else None,
-    )  # fmt: skip
+        found.units,
+        claims,
+        found.nodes.on_demand,
+        lambda key: Blocked((), "Unsuited", "") if key.name == "unsuited" else None,
+    )
 
 
 def next_of(*raws: Object, gang: GangKey = G, **ours: Any) -> GangStep:

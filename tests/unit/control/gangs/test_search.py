@@ -41,9 +41,7 @@ class Searching:
         ours = Ownership(alone=True)
         found = self.intake
         claims = Planner(found.store, found.roster, found.placement, ours, found.reclaimed)
-        self.planner = GangPlanner(
-            found.store, found.roster, found.gangs, found.groups, found.nodes.on_demand, claims
-        )
+        self.planner = GangPlanner(found.units, claims, found.nodes.on_demand)
         self.search = GangSearch(found, ours, steps=10_000)
 
     def solve(self) -> Solve:

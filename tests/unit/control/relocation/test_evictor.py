@@ -289,7 +289,7 @@ def candidates(*objects: dict[str, Any], classes: tuple[str, ...] = ("high",)) -
     for name in found.store.claims:
         pending.note(claim_unit(name.name), "DevicesInUse", [name])
     planner = Planner(found.store, found.roster, found.placement, Ownership(alone=True), found.reclaimed)
-    gangs = GangPlanner(found.store, found.roster, found.gangs, found.groups, found.nodes.on_demand, planner)
+    gangs = GangPlanner(found.units, planner, found.nodes.on_demand)
     return Candidates(found, pending, planner, gangs, frozenset(classes))
 
 
