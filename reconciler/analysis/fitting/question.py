@@ -6,15 +6,15 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.api.manifests.bundle import Bundle, Entry, bundle, claim_from_template
-from reconciler.api.manifests.documents import Document
+from reconciler.api.manifests.bundle import Bundle, Entry, metadata_of_claim
 from reconciler.api.objects.claims import ResourceClaim, ResourceClaimTemplate
-from reconciler.api.objects.core import Pod, PodResourceClaimStatus
+from reconciler.api.objects.core import Pod, PodResourceClaimStatus, PodStatus
 from reconciler.api.objects.gangs import Tier
 from reconciler.api.objects.meta import DeviceID, ObjectKey
 from reconciler.api.objects.questions import MAX_PODS, AskedSet, FitRequest
 from reconciler.api.objects.validating import validated
 from reconciler.api.plugins import PLUGINS
+from reconciler.api.validation.pods import with_label_keys
 from reconciler.errors import Malformed, Rejected
 
 
@@ -156,25 +156,22 @@ def question_in(found: Bundle) -> FitQuestion:
         if one.min_count > one.count:
             raise Malformed(subject, f"{where}.minCount", f"must be a whole number from 1 to {one.count}")
         try:
-            sets[one.name] = _pod_set(one, _pod(Document(document.origin, one.pod)), templates)
+            sets[one.name] = _pod_set(one, _pod(one.pod), templates)
         except Malformed as exc:
             raise Malformed(subject, f"{where}.template.{exc.field}", exc.reason) from exc
     without = frozenset(map(ObjectKey.parse, asked.without))
     return FitQuestion(tuple(sets.values()), without, frozenset(asked.without_nodes))
 
 
-def _pod(document: Document) -> Pod:
+def _pod(raw: Mapping[str, Any]) -> Pod:
     """One pod of a set, read as any pod is. Raises Malformed."""
-    found = bundle([document])
-    if found.refused:
-        raise found.refused[0].problem
-    (pod,) = found.of(Pod)
+    pod = validated(Pod, with_label_keys(raw))
     if pod.spec.node_name:
-        raise Malformed(document.origin.file, "spec.nodeName", "must not be set")
+        raise Malformed(KIND, "spec.nodeName", "must not be set")
     for plugin in PLUGINS:
         if name := plugin.own_resource(pod):
             why = f"requests {name}; {plugin.title} are not counted here, only those of claims"
-            raise Malformed(document.origin.file, "spec", why)
+            raise Malformed(KIND, "spec", why)
     return pod
 
 
@@ -194,7 +191,7 @@ def _pod_set(asked: AskedSet, pod: Pod, templates: Mapping[ObjectKey, Entry]) ->
         claim = _claim(pod, entry.name, templates[key])
         made.append(claim)
         statuses.append(PodResourceClaimStatus(name=entry.name, resource_claim_name=claim.key.name))
-    pod = pod.replacing("status", resource_claim_statuses=tuple(statuses))
+    pod = pod.model_copy(update={"status": PodStatus(resource_claim_statuses=tuple(statuses))})
     tiers = tuple(Tier(one.key, one.required) for one in asked.topology)
     return PodSet(asked.name, asked.count, asked.min_count, pod, tuple(made), tuple(named), tiers)
 
@@ -202,5 +199,5 @@ def _pod_set(asked: AskedSet, pod: Pod, templates: Mapping[ObjectKey, Entry]) ->
 def _claim(pod: Pod, entry: str, template: Entry) -> ResourceClaim:
     """The claim of a pod from a template, whose spec was read once already."""
     assert isinstance(template.object, ResourceClaimTemplate)
-    metadata = claim_from_template(pod, entry, template.raw)["metadata"]
+    metadata = metadata_of_claim(pod, entry, template.raw.get("spec") or {})
     return ResourceClaim.model_validate({"metadata": metadata, "spec": template.object.spec.spec})

@@ -204,9 +204,19 @@ def _placed(raw: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def claim_from_template(maker: Pod | PodGroup, entry: str, template: Mapping[str, Any]) -> dict[str, Any]:
-    """The claim for one entry of a pod, named `<pod>-<entry>` without the random suffix of a server."""
+    """The claim for one entry of a pod or a group."""
     spec = template.get("spec") or {}
-    given = spec.get("metadata") or {}
+    return {
+        "apiVersion": KINDS["ResourceClaim"].in_shape[0],
+        "kind": "ResourceClaim",
+        "metadata": metadata_of_claim(maker, entry, spec),
+        "spec": spec.get("spec") or {},
+    }
+
+
+def metadata_of_claim(maker: Pod | PodGroup, entry: str, template: Mapping[str, Any]) -> dict[str, Any]:
+    """That of the claim, from the spec of a template. A server adds a random suffix to `<pod>-<entry>`."""
+    given = template.get("metadata") or {}
     metadata: dict[str, Any] = {
         "name": f"{maker.key.name}-{entry}",
         "namespace": maker.key.namespace,
@@ -222,12 +232,7 @@ def claim_from_template(maker: Pod | PodGroup, entry: str, template: Mapping[str
             "uid": maker.metadata.uid,
         }
         metadata["ownerReferences"] = [{**owner, "controller": True, "blockOwnerDeletion": True}]
-    return {
-        "apiVersion": KINDS["ResourceClaim"].in_shape[0],
-        "kind": "ResourceClaim",
-        "metadata": metadata,
-        "spec": spec.get("spec") or {},
-    }
+    return metadata
 
 
 class Claims:

@@ -25,16 +25,15 @@ _OPAQUE = ("parameters", "data")
 
 def validated(model: type[T], raw: Mapping[str, Any], subject: str = "") -> T:
     """The typed object. Raises Malformed naming the field, the reason and the subject, or kind and name."""
-    subject = subject or subject_of(raw)
     # The API treats null as absent everywhere, the models do not: they are given objects without nulls then.
     with suppress(ValidationError):
         return model.model_validate(raw)
     try:
         return model.model_validate(without_nulls(raw))
     except ValidationError as exc:
-        raise _refusal(subject, exc) from exc
+        raise _refusal(subject or subject_of(raw), exc) from exc
     except RecursionError as exc:
-        raise Malformed(subject, "", "is nested too deeply") from exc
+        raise Malformed(subject or subject_of(raw), "", "is nested too deeply") from exc
 
 
 class Own(Model):

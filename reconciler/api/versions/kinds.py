@@ -5,10 +5,14 @@ and since which release of Kubernetes a field exists.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from reconciler.api.objects import claims, core, gangs, semantics, slices, storage
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from reconciler.api.objects.core import ConfigMap, Namespace, Node, Pod, PodDisruptionBudget
 from reconciler.api.objects.meta import ApiObject
+from reconciler.api.objects.model import kept
 from reconciler.api.objects.slices import DeviceTaintRule, ResourceSlice
 from reconciler.api.versions.ignored import parts_of
 
@@ -17,7 +21,7 @@ SCHEDULING = "scheduling.k8s.io"
 STORAGE = "storage.k8s.io"
 
 
-class Kind(NamedTuple):
+class Kind(Struct, frozen=True, dict=True):
     """A kind of objects."""
 
     group: str
@@ -57,15 +61,20 @@ class Kind(NamedTuple):
         """As objects write it."""
         return f"{self.group}/{version}" if self.group else version
 
-    @property
+    @kept
     def api_versions(self) -> list[str]:
         """All that are read, as objects write them, the best first."""
         return [self.api_version(version) for version in (*self.versions, *self.only_in_files)]
 
-    @property
+    @kept
     def in_shape(self) -> list[str]:
         """Those with the shape of the model, as objects write them."""
         return [self.api_version(version) for version in self.versions if version not in self.other_shapes]
+
+    @kept
+    def converted(self) -> list[str]:
+        """Those that are converted when they are read, as objects write them."""
+        return [self.api_version(version) for version in self.other_shapes]
 
 
 KINDS: dict[str, Kind] = {}
@@ -100,7 +109,7 @@ def _add(kind: Kind) -> None:
     key = kind.model.__name__
     if kind.model is ApiObject:
         key = f"{written}.{kind.group}" if kind.group else written
-    KINDS[key] = kind._replace(name=written, plural=kind.plural or f"{written.lower()}s")
+    KINDS[key] = replace(kind, name=written, plural=kind.plural or f"{written.lower()}s")
     NAMES[kind.group, written] = key
 
 
@@ -128,9 +137,9 @@ _GROUP = Kind(
 )
 for _kind in (
     _CLAIM,
-    _CLAIM._replace(model=ResourceClaimTemplate),
-    _CLAIM._replace(model=ResourceSlice, namespaced=False),
-    _CLAIM._replace(model=DeviceClass, plural="deviceclasses", namespaced=False, other_shapes=()),
+    replace(_CLAIM, model=ResourceClaimTemplate),
+    replace(_CLAIM, model=ResourceSlice, namespaced=False),
+    replace(_CLAIM, model=DeviceClass, plural="deviceclasses", namespaced=False, other_shapes=()),
     Kind(RESOURCE, tuple(_OF_RULES), DeviceTaintRule, namespaced=False, since=_OF_RULES),
     Kind("", _V1, Node, namespaced=False),
     Kind("", _V1, Pod),
@@ -138,7 +147,7 @@ for _kind in (
     Kind("", _V1, ConfigMap, in_files=False),
     Kind("policy", _V1, PodDisruptionBudget),
     _GROUP,
-    _GROUP._replace(model=gangs.SchedulingWorkload),
+    replace(_GROUP, model=gangs.SchedulingWorkload),
     Kind(SCHEDULING, ("v1alpha3",), gangs.CompositePodGroup, since={"v1alpha3": 37}),
     Kind("scheduling.x-k8s.io", ("v1alpha1",), gangs.CoschedulingPodGroup),
     Kind("", _V1, storage.PersistentVolume, namespaced=False),

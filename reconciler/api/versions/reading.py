@@ -101,8 +101,7 @@ def decode(kind: str, api_version: str, text: bytes) -> ApiObject | Refused:
 
 def _is_current(kind: str, api_version: str, text: bytes) -> bool:
     """Whether an object of a server has the shape of its model."""
-    known = KINDS[kind]
-    older = [known.api_version(version) for version in known.other_shapes]
+    older = KINDS[kind].converted
     if api_version in older or any(one.encode() in text for one in older):
         return False
     return kind != "ResourceSlice" or not any(sign in text for sign in _OTHER_SHAPES)

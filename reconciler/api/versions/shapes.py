@@ -15,7 +15,9 @@ Change = Callable[[Json], Json]
 
 def mapping(value: Any) -> Raw:
     """`value` if it is an object."""
-    # Nearly all are dicts, and asking for the abstract class takes ten times as long.
+    # Nearly all are dicts or absent, and asking for the abstract class takes ten times as long.
+    if value is None:
+        return {}
     return value if value.__class__ is dict or isinstance(value, Mapping) else {}
 
 
