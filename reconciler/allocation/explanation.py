@@ -154,6 +154,8 @@ class Request(Struct, frozen=True):
     failing: tuple[Failing, ...]
     possible: bool
     """Whether some node has enough devices, if each device is tested alone"""
+    ignored: tuple[str, ...] = ()
+    """Fields of matching devices that are ignored, since their feature gate is off"""
 
     @property
     def left(self) -> int:
@@ -175,6 +177,7 @@ class Request(Struct, frozen=True):
         if more > 0:
             yield f"and {counted(more, 'more counter')} short"
         yield from (f"error: {failing}" for failing in self.failing)
+        yield from self.ignored
 
 
 class Lack(Struct, frozen=True):

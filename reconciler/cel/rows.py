@@ -145,7 +145,10 @@ def _union(one: Where, other: Where, size: int) -> Where:
     return np.flatnonzero(found)
 
 
-UNREADABLE = "the device has an invalid attribute, such as a version that is not a semantic version"
+UNREADABLE = (
+    "the device has an invalid attribute, such as a version that is not a semantic version, or by the rules "
+    "of 1.36 a list while DRAListTypeAttributes is off"
+)
 
 
 class Masks(Struct, frozen=True):

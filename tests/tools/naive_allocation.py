@@ -351,7 +351,9 @@ class Scene:
         drawn = {device.spelled(key) for key in device.asks.values()} if self.requests_draw else set()
         if any(key not in offered and device.spelled(key) not in drawn for key in asked):
             return None
-        if not all(permitted(entry, taken[key]) for key, entry in offered.items()):
+        if not all(
+            permitted(entry, taken[key], fractional=self._fractional) for key, entry in offered.items()
+        ):
             return None
         return taken
 
@@ -374,7 +376,7 @@ class Scene:
                 return None
             if found[counter] < 0 or found[counter] > exact(entry["value"]):
                 return None
-            if not permitted(entry, found[counter]):
+            if not permitted(entry, found[counter], fractional=self._fractional):
                 return None
         return found
 

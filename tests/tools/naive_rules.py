@@ -84,13 +84,9 @@ def _in_range(valid: Object, asked: Fraction, *, fractional: bool) -> Fraction:
         return least
     if "step" not in valid:
         return asked
-    step = exact(valid["step"])
-    bounds = [least, step, *([exact(valid["max"])] if "max" in valid else [])]
-    grain = Fraction(1)
-    if fractional and step >= Fraction(1, 1000) and all((b * 1000).denominator == 1 for b in bounds):
-        grain = Fraction(1, 1000)
-        if (asked * 1000).denominator != 1:
-            raise Failure(Reason.CAPACITY_INVALID)
+    step, grain = exact(valid["step"]), _grain(valid, fractional=fractional)
+    if grain != 1 and (asked / grain).denominator != 1:
+        raise Failure(Reason.CAPACITY_INVALID)
     asked, least, step = (-(-q // grain) * grain for q in (asked, least, step))
     reached = least
     while reached < asked:
@@ -100,7 +96,13 @@ def _in_range(valid: Object, asked: Fraction, *, fractional: bool) -> Fraction:
     return reached
 
 
-def permitted(entry: Object, taken: Fraction) -> bool:
+def _grain(valid: Object, *, fractional: bool) -> Fraction:
+    bounds = [exact(valid[key]) for key in ("min", "max", "step") if key in valid]
+    fine = exact(valid["step"]) >= Fraction(1, 1000) and all((b * 1000).denominator == 1 for b in bounds)
+    return Fraction(1, 1000) if fractional and fine else Fraction(1)
+
+
+def permitted(entry: Object, taken: Fraction, *, fractional: bool) -> bool:
     """CAP-7."""
     policy = entry.get("requestPolicy") or {}
     if "default" in policy and exact(policy["default"]) == taken:
@@ -109,7 +111,13 @@ def permitted(entry: Object, taken: Fraction) -> bool:
         valid = policy["validRange"]
         if "max" in valid and taken > exact(valid["max"]):
             return False
-        return "step" not in valid or (taken - exact(valid["min"])) % exact(valid["step"]) == 0
+        if "step" not in valid:
+            return True
+        grain = _grain(valid, fractional=fractional)
+        if grain != 1 and (taken / grain).denominator != 1:
+            return False
+        whole, least, step = (-(-q // grain) for q in (taken, exact(valid["min"]), exact(valid["step"])))
+        return (whole - least) % step == 0
     values = policy.get("validValues", ())
     return not values or taken in [exact(v) for v in values]
 

@@ -58,7 +58,7 @@ def consume(
             )
     if not requests.keys() <= {slot.key for slot in slots}:
         return None
-    if any(not allowed(taken[slot.key], slot.policy) for slot in own):
+    if any(not allowed(taken[slot.key], slot.policy, rules) for slot in own):
         return None
     return Consumption(taken, {slot.key: slot.value.nanos for slot in own})
 
@@ -85,18 +85,11 @@ def _round_to_range(
         return minimum
     if allowed.step is None:
         return request
-    unit = NANO
-    bounds = [minimum, allowed.step, *([allowed.max] if allowed.max is not None else [])]
-    if (
-        rules.has(FRACTIONAL_RANGE)
-        and allowed.step.nanos >= MILLI
-        and all(q.nanos % MILLI == 0 for q in bounds)
-    ):
-        unit = MILLI
-        if request.nanos % MILLI:
-            raise Fatal(
-                Reason.CAPACITY_INVALID, f"capacity {key}: a request of {request} is finer than a thousandth"
-            )
+    unit = _unit(allowed, rules)
+    if unit == MILLI and request.nanos % MILLI:
+        raise Fatal(
+            Reason.CAPACITY_INVALID, f"capacity {key}: a request of {request} is finer than a thousandth"
+        )
     wanted, least, step = (-(-q.nanos // unit) for q in (request, minimum, allowed.step))
     if step <= 0:
         raise Fatal(Reason.CAPACITY_INVALID, f"capacity {key}: the step {allowed.step} is not positive")
@@ -108,7 +101,15 @@ def _round_to_range(
     return Quantity(rounded * unit, allowed.step.format)
 
 
-def allowed(amount: Quantity, policy: CapacityPolicy | None) -> bool:
+def _unit(allowed: CapacityRange, rules: Semantics) -> int:
+    """In which unit, in billionths, steps of a range are counted (CAP-6)."""
+    bounds = [one for one in (allowed.min, allowed.max, allowed.step) if one is not None]
+    fine = allowed.step is not None and allowed.step.nanos >= MILLI
+    is_milli = fine and all(one.nanos % MILLI == 0 for one in bounds)
+    return MILLI if is_milli and rules.has(FRACTIONAL_RANGE) else NANO
+
+
+def allowed(amount: Quantity, policy: CapacityPolicy | None, rules: Semantics) -> bool:
     """CAP-7."""
     if policy is None or (policy.default is not None and amount == policy.default):
         return True
@@ -116,7 +117,13 @@ def allowed(amount: Quantity, policy: CapacityPolicy | None) -> bool:
     if limits is not None and limits.min is not None:
         if limits.max is not None and amount > limits.max:
             return False
-        return limits.step is None or (amount.nanos - limits.min.nanos) % limits.step.nanos == 0
+        if limits.step is None:
+            return True
+        unit = _unit(limits, rules)
+        if unit == MILLI and amount.nanos % MILLI:
+            return False
+        found, least, step = (-(-one.nanos // unit) for one in (amount, limits.min, limits.step))
+        return step > 0 and (found - least) % step == 0
     return not policy.valid_values or amount in policy.valid_values
 
 
@@ -260,4 +267,4 @@ def _amounts(
             except Fatal:
                 yield one, None
             else:
-                yield one, amount if amount.nanos >= 0 and allowed(amount, slot.policy) else None
+                yield one, amount if amount.nanos >= 0 and allowed(amount, slot.policy, rules) else None

@@ -13,9 +13,10 @@ from reconciler.allocation.dra.candidates import capacity_permits, counters_perm
 from reconciler.allocation.dra.claim_shapes import claim_shape
 from reconciler.allocation.dra.never_fits import lacking
 from reconciler.allocation.dra.node_attempt import NodeRefusal
+from reconciler.allocation.dra.off_gates import disabled_for, uncompared_lists
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestKey, RequestOption
 from reconciler.allocation.dra.selector_masks import evaluate_selectors
-from reconciler.allocation.dra.static_match import disabled_for, match_in_fleet, taints_permit
+from reconciler.allocation.dra.static_match import match_in_fleet, taints_permit
 from reconciler.api.objects.plan import Gate, Reason, RequestCount, Unsatisfied
 from reconciler.api.objects.semantics import COMPATIBILITY_GROUPS, spelled
 from reconciler.errors import counted
@@ -213,6 +214,8 @@ def unsatisfied(
         more = len(refused) - 1
         others = f" (and {counted(more, 'more node')})" if more else ""
         reason, message = first.reason, f"node {node}{others}: {first.message}"
+        if reason is Reason.CONSTRAINT_VIOLATED and (off := uncompared_lists(parsed, snapshot)):
+            reason, message = Reason.GATE_OFF, f"{message}; {off}"
     considered = len(snapshot.topology.nodes if nodes is None else nodes)
     if len(message) > LONGEST_MESSAGE:
         message = f"{message[:LONGEST_MESSAGE]}... ({len(message)} characters)"
@@ -241,7 +244,9 @@ def _from_counts(
         first = verdicts[0]
         if never is None and all(verdicts) and first is not None and _is_hopeful(first[0], counts[-1]):
             lacks = [lacking(option, snapshot) for option in slot.options]
-            if all(lacks):
+            if all(lacks) and any(map(_gate_decides, counts[-len(slot.options) :])):
+                never = Reason.GATE_OFF, first[1]
+            elif all(lacks):
                 never = Reason.NEVER, f"{first[1]}; it can never fit: even if all were free, {lacks[0]}"
     if never is not None or worst is not None:
         reason, message = never or worst  # type: ignore[misc]
@@ -249,6 +254,8 @@ def _from_counts(
     reason, message = _together(parsed, counts)
     shape = claim_shape(parsed.claims, snapshot)
     if reason is Reason.CONSTRAINT:
+        if off := uncompared_lists(parsed, snapshot):
+            return Reason.GATE_OFF, f"{message}: {off}", tuple(counts)
         never_holds, why = shape.obstacle(snapshot)
         message = f"{message}: {why}" if why else message
         if never_holds:
@@ -265,6 +272,13 @@ def _is_hopeful(reason: Reason, count: RequestCount) -> bool:
     """Whether a refusal of a request would usually end when something is freed."""
     hopeful = (Reason.IN_USE, Reason.CAPACITY, Reason.EXCLUDED, Reason.COUNTERS, Reason.NO_NODE)
     return reason in hopeful and not any(gate.name == NODES for gate in count.gates)
+
+
+def _gate_decides(count: RequestCount) -> bool:
+    """Whether enough devices are left with those that a gate which is off stops."""
+    steps = zip(count.gates, count.gates[1:], strict=False)
+    stopped = sum(before.left - gate.left for before, gate in steps if gate.name == FEATURE)
+    return bool(stopped) and count.gates[-1].left + stopped >= (count.wanted or 1)
 
 
 def _is_held(parsed: ParsedClaims, snapshot: Snapshot) -> bool:

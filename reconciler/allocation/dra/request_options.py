@@ -192,7 +192,7 @@ def _option(
 def _require(gate: str, rules: semantics.Semantics, what: str) -> None:
     """Raise Fatal where a feature gate is off. `what` needs it."""
     if not rules.has(gate):
-        raise Fatal(Reason.FEATURE_DISABLED, f"{what} the feature gate {gate}")
+        raise Fatal(Reason.FEATURE_DISABLED, f"{what} the feature gate {gate}; it is off")
 
 
 def _selectors(where: str, source: object, in_full: str, *, own: bool = True) -> Iterator[SelectorUse]:

@@ -19,12 +19,12 @@ from reconciler.allocation.dra.selector_masks import evaluate_selectors, fails_t
 from reconciler.api.objects import semantics
 from reconciler.api.objects.claims import DeviceToleration
 from reconciler.api.objects.slices import DeviceTaint
-from reconciler.state.caches import Cache, derived
+from reconciler.state.caches import Cache
 from reconciler.state.devices.affinity import CLEAN, Mode, affinity_kinds, mode_of
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.occupancy import Occupancy
 from reconciler.state.devices.reach import SKIP_OPERATIONS
-from reconciler.state.devices.snapshot import Snapshot, Topology, View
+from reconciler.state.devices.snapshot import Snapshot, View
 
 
 class RequestModes(Struct, frozen=True):
@@ -158,7 +158,7 @@ def _compute(option: RequestOption, snapshot: Snapshot) -> StaticMatch:
     masks = evaluate_selectors(option, fleet)
     matching, fatal = masks.true, masks.error
     if not rules.binding_conditions:  # SEL-1: such a device is not evaluated
-        plain = ~_waiting(fleet)
+        plain = ~waiting(fleet)
         matching, fatal = matching & plain, fatal & plain
     shape = fleet.codes["shape"]
     consumption = resolve(option, shape[matching], snapshot)
@@ -199,17 +199,16 @@ def draws(fleet: Fleet, rows: Rows) -> Mask:
 
 
 def resolve(
-    option: RequestOption, shapes: Codes, snapshot: Snapshot
+    option: RequestOption, shapes: Codes, snapshot: Snapshot, rules: semantics.Semantics | None = None
 ) -> dict[int, Consumption | Fatal | None]:
-    """What taking a device of each capacity shape (n,) consumes."""
+    """What taking a device of each capacity shape (n,) consumes, by the rules of the snapshot or others."""
     found: dict[int, Consumption | Fatal | None] = {}
-    if not snapshot.rules.has(semantics.CONSUMABLE_CAPACITY) or not snapshot.fleet.vocabulary.shapes.values:
+    rules, known = rules or snapshot.rules, snapshot.fleet.vocabulary.shapes.values
+    if not rules.has(semantics.CONSUMABLE_CAPACITY) or not known:
         return found
     for code in distinct(shapes[shapes >= 0]).tolist():
         try:
-            found[code] = consume(
-                snapshot.fleet.vocabulary.shapes.values[code], option.capacity, snapshot.rules
-            )
+            found[code] = consume(known[code], option.capacity, rules)
         except Fatal as exc:
             found[code] = exc
     return found
@@ -254,60 +253,8 @@ def _tolerates(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
     return toleration.operator in ("", "Equal") and toleration.value == taint.value
 
 
-Disabled = Mapping[str, Mask]
-"""Feature gate that is off -> (D,) the devices that need it; only gates that some device needs"""
-
-
-@derived
-def disabled_features(topology: Topology) -> Disabled:
-    """The devices that need a gate that is off, by gate."""
-    fleet, rules = topology.fleet, topology.rules
-    found: dict[str, Mask] = {}
-    if not rules.binding_conditions:
-        gate = (
-            semantics.DEVICE_STATUS
-            if rules.has(semantics.BINDING_CONDITIONS)
-            else semantics.BINDING_CONDITIONS
-        )
-        found[gate] = _waiting(fleet)
-    if not rules.has(semantics.PARTITIONABLE_DEVICES):
-        found[semantics.PARTITIONABLE_DEVICES] = draws(fleet, np.arange(fleet.size)) | _partitioned(fleet)
-    if not rules.has(semantics.SHARED_CAPACITY):
-        found[semantics.SHARED_CAPACITY] = fleet.codes["asked"] >= 0
-    if not rules.has(semantics.COMPATIBILITY_GROUPS) and fleet.exclusion is not None:
-        exclusion = fleet.exclusion
-        silent = (exclusion.names == 0).all(axis=2) & (exclusion.scopes >= 0)
-        found[semantics.COMPATIBILITY_GROUPS] = np.any(silent, axis=1)
-    return {gate: mask for gate, mask in found.items() if mask.any()}
-
-
-def disabled_for(option: RequestOption, snapshot: Snapshot) -> Disabled:
-    """The devices that need a gate that is off before they can serve a request option, by gate."""
-    found = dict(disabled_features(snapshot.topology))
-    if (asking := found.pop(semantics.SHARED_CAPACITY, None)) is not None:
-        # Without it such a device draws nothing: only requests for the capacity need it.
-        shape = snapshot.fleet.codes["shape"]
-        known = large_enough(option, resolve(option, shape, snapshot), shape)
-        if (asking & ~known).any():
-            found[semantics.SHARED_CAPACITY] = asking & ~known
-    return found
-
-
-def _waiting(fleet: Fleet) -> Mask:
+def waiting(fleet: Fleet) -> Mask:
     """(D,) devices with binding conditions."""
     bindings = fleet.vocabulary.bindings.values
     codes = [code for code, binding in enumerate(bindings) if binding.conditions]
     return np.isin(fleet.codes["binding"], codes)
-
-
-def _partitioned(fleet: Fleet) -> Mask:
-    """(D,) devices of slices that are ignored without partitionable devices."""
-    pieces = [
-        np.full(
-            len(block.names),
-            block.per_device_node_selection is not None or block.shares_counters,
-        )
-        for pool in fleet.pools
-        for block in pool.blocks
-    ]
-    return np.concatenate(pieces) if pieces else np.zeros(0, dtype=np.bool_)

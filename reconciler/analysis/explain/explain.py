@@ -10,6 +10,7 @@ from reconciler.allocation import explanation as explained
 from reconciler.allocation.alignment.deciding import decide
 from reconciler.allocation.dra.budget import STEPS, Fatal
 from reconciler.allocation.dra.claim_shapes import claim_shape
+from reconciler.allocation.dra.off_gates import ignored_fields
 from reconciler.allocation.dra.request_options import ParsedClaims, read_claims
 from reconciler.allocation.reason_table import remedy
 from reconciler.analysis.explain import joint_gates
@@ -135,6 +136,7 @@ def _requests(
             shortages=shortages,
             failing=failing,
             possible=bool(result.enough.any()),
+            ignored=tuple(ignored_fields(option, snapshot)),
         )
 
 
@@ -218,6 +220,7 @@ def _request(request: explained.Request) -> dict[str, Any]:
         "smallestSets": [list(names) for names in request.smallest],
         "shortages": [_shortage(shortage) for shortage in request.shortages],
         "errors": [_failing(failing) for failing in request.failing],
+        "ignored": list(request.ignored),
     }
 
 

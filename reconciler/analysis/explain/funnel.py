@@ -10,9 +10,10 @@ from msgspec import Struct
 
 from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.dra.budget import Fatal
+from reconciler.allocation.dra.off_gates import disabled_for
 from reconciler.allocation.dra.refusal_counts import kept_for
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestOption
-from reconciler.allocation.dra.static_match import disabled_for, match_in_fleet, resolve, tolerated
+from reconciler.allocation.dra.static_match import match_in_fleet, resolve, tolerated
 from reconciler.allocation.explanation import Failing, Kind, Lack, NearMiss, Shortage, Step
 from reconciler.analysis.explain.gates import SELECTION, Gate, gates_of, problem
 from reconciler.analysis.explain.shortage import MOST_HOLDERS, amount, relative_shortage, shortages

@@ -10,8 +10,9 @@ from reconciler.allocation.alignment.preferences import NODE, Alignment, alignme
 from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.candidates import capacity_permits, counters_permit, not_excluded
 from reconciler.allocation.dra.constraints import Constraint, compile_constraint
+from reconciler.allocation.dra.off_gates import disabled_features, disabled_for
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestOption, SelectorUse, Slot
-from reconciler.allocation.dra.static_match import disabled_features, disabled_for, resolve, taints_permit
+from reconciler.allocation.dra.static_match import resolve, taints_permit
 from reconciler.allocation.explanation import Kind
 from reconciler.api.objects.semantics import COMPATIBILITY_GROUPS, PARTITIONABLE_DEVICES
 from reconciler.cel.program import CelRefused, compile_selector

@@ -14,6 +14,7 @@ from reconciler.api.objects.semantics import (
     NODE_ALLOCATABLE,
     SHARED_CAPACITY,
     SHARING_AFFINITY,
+    TAINT_RULES,
     TAINTS,
 )
 
@@ -129,6 +130,8 @@ GATED: Mapping[type, Mapping[str, str]] = {
     slices.Counter: {"requestPolicy": SHARED_CAPACITY, "valueFrom": SHARED_CAPACITY},
     claims.AllocatedDevice: {"consumedCounters": SHARED_CAPACITY},
     core.PodStatus: {"nodeAllocatableResourceClaimStatuses": NODE_ALLOCATABLE},
+    slices.DeviceTaintRule: {"spec": TAINTS},
+    slices.DeviceTaintRuleSpec: {"taint": TAINT_RULES},
     gangs.PodGroupSpec: {"preemptionPolicy": GROUP_PREEMPTION},
     gangs.CompositePodGroupSpec: {"preemptionPolicy": GROUP_PREEMPTION},
 }

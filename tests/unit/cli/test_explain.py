@@ -33,6 +33,40 @@ def test_a_pending_claim_is_explained_with_funnel_nearest_miss_and_remedy():
     assert lines[-1].startswith("what to do: Waiting does not help. Request less")
 
 
+IGNORED = """\
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: ignored}
+spec:
+  driver: gpu.example.com
+  nodeName: n3
+  pool: {name: n3, generation: 1, resourceSliceCount: 1}
+  devices:
+  - {name: gpu-0, taints: [{key: k, effect: NoSchedule}, {key: l, effect: NoExecute}]}
+  - {name: gpu-1, nodeAllocatableResources: {cpu: {overhead: {perPod: "1"}}}}
+"""
+RULE = """\
+apiVersion: resource.k8s.io/v1
+kind: DeviceTaintRule
+metadata: {name: rule}
+spec: {deviceSelector: {driver: gpu.example.com}, taint: {key: k, effect: NoSchedule}}
+"""
+
+
+def test_what_is_ignored_without_its_gate_is_told_once():
+    off = ["DRADeviceTaints", "DRADeviceTaintRules", "DRANodeAllocatableResources"]
+    gates = ("--feature-gates", ",".join(f"{gate}=false" for gate in off))
+    manifests = together(FLEET, IGNORED, RULE, claim("big", 4))
+    said = explain("big", *gates, manifests=manifests).stdout.splitlines()
+    assert "taints of 1 device are ignored: the feature gate DRADeviceTaints is off" in said
+    used = "nodeAllocatableResources of 1 device are ignored: the feature gate DRANodeAllocatableResources"
+    assert f"{used} is off" in said
+    assert "ignored" not in explain("big", manifests=manifests).stdout
+    found = CliRunner().invoke(main, ["doctor", *gates, "-f", "-"], input=manifests).stdout
+    for field, gate in (("taints", off[0]), ("spec", off[0]), ("taint", off[1]), ("nodeAllocatable", off[2])):
+        assert any(f"ignored: {field}" in line and gate in line for line in found.splitlines())
+
+
 def test_earlier_claims_hold_devices_as_in_allocate():
     wanted = [
         claim(name, metadata=f"creationTimestamp: '2026-01-0{n}T00:00:00Z'")

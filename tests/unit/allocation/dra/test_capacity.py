@@ -75,6 +75,13 @@ RANGED = device(
 )
 
 
+TENTHS = device(
+    "A",
+    capacity={"mem": amount("4", default="100m", validRange={"min": "100m", "step": "400m"})},
+    allowMultipleAllocations=True,
+)
+
+
 def share(device: str = "A", **consumed: str) -> Object:
     return held("h", hold(device, shareID="before", consumedCapacity=consumed))
 
@@ -90,6 +97,15 @@ CAPACITY = {
         local(RANGED),
         asks(request(capacity={"mem": "1500100u"})),
         {"rules": without("DRAFractionalCapacityRange")},
+    ),
+    "CAP-7 without fractions steps are counted in whole numbers": Case(
+        ["r=A"],
+        local(TENTHS),
+        asks(request(capacity={"mem": "400m"})),
+        {"rules": without("DRAFractionalCapacityRange")},
+    ),
+    "CAP-7 with them 500m is one step of 400m from 100m": Case(
+        ["r=A"], local(TENTHS), asks(request(capacity={"mem": "400m"}))
     ),
     "CAP-12 a negative amount": Case(
         Reason.CAPACITY_INVALID, local(MEM), asks(request(capacity={"mem": "-1"}))

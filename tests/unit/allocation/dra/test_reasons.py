@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import assume, event, given
@@ -113,6 +114,62 @@ def test_a_gate_that_is_off_is_a_reason_of_its_own_and_is_named(gate: str, slice
         "claim default/c, request gpu: 1 of 1 device matches class and selectors; "
         f"0 need no disabled feature ({gate} is off); the request needs 1 device"
     )
+
+
+HALVES: dict[str, Any] = {
+    "allowMultipleAllocations": True,
+    "capacity": {
+        "m": {
+            "value": "1500m",
+            "requestPolicy": {"default": "500m", "validRange": {"min": "500m", "step": "500m"}},
+        }
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "held_before"),
+    [("1500m", ()), ("500m", (held("h", hold("A", shareID="x", consumedCapacity={"m": "700m"})),))],
+)
+def test_amounts_that_are_rounded_without_a_gate_are_a_reason_of_their_own(
+    wanted: str, held_before: tuple[Object, ...]
+):
+    """Rounded up to 2 and to 1 they do not fit, also beside what another claim consumes."""
+    slices = [resource_slice("s", [device("A", **HALVES), device("B")], nodeName="n")]
+    world = World(slices, asks(request(capacity={"m": wanted})), held_before)
+    assert isinstance(decide(world), Granted)
+    outcome = decide(replace(world, rules=without("DRAFractionalCapacityRange")))
+    assert isinstance(outcome, Unsatisfied)
+    assert outcome.reason is (Reason.CAPACITY if held_before else Reason.GATE_OFF)
+    assert "1 need no disabled feature (DRAFractionalCapacityRange is off)" in outcome.message.replace(
+        "needs", "need"
+    )
+
+
+LISTS = [resource_slice("s", [device(one, {"m": [one, "x", "y"]}) for one in "AB"], nodeName="n")]
+
+
+@pytest.mark.parametrize("count", [2, None])
+def test_lists_that_are_not_compared_without_a_gate_are_a_reason_of_their_own(count: int | None):
+    world = World(LISTS, asks(request(count=count), constraints=[match("d/m")]))
+    assert isinstance(decide(world), Granted)
+    outcome = decide(replace(world, rules=without("DRAListTypeAttributes")))
+    assert isinstance(outcome, Unsatisfied)
+    assert outcome.reason is Reason.GATE_OFF
+    assert (
+        "2 of 2 devices that request r matches have a list as d/m, which needs the feature gate "
+        "DRAListTypeAttributes; it is off"
+    ) in outcome.message
+
+
+def test_a_gate_is_no_reason_where_nothing_would_fit_with_it():
+    """The constraint has no list to compare, or the lists have too few values."""
+    other = World(LISTS, asks(request(count=2), constraints=[match("d/other")]))
+    few = [resource_slice("s", [device(one, {"m": ["x"]}) for one in "AB"], nodeName="n")]
+    for world in (other, World(few, asks(request(count=2), constraints=[distinct("d/m")]))):
+        outcome = decide(replace(world, rules=without("DRAListTypeAttributes")))
+        assert isinstance(outcome, Unsatisfied)
+        assert outcome.reason is Reason.NEVER
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,15 @@ def test_the_claim_is_charged_once_however_many_containers_refer_to_it():
     assert given_to(decided(*world_of, pod("p", "c", containers=containers))) == {"c": ["A"]}
 
 
+def test_an_allocated_claim_without_a_pod_takes_nothing():
+    """NAR-1, as for kube-scheduler, which counts the requests of pods."""
+    held = builders.held("h", builders.hold("A", driver="d.example", pool="w1"))
+    objects = (node("8"), slice_of(device("A", cpu=mapped("6")), device("B", cpu=mapped("6"))), held)
+    assert given_to(decided(*objects, claim("c"), pod("p", "c"))) == {"c": ["B"]}
+    user = pod("user", "h", on="w1")
+    assert given_to(decided(*objects, user, claim("c"), pod("p", "c"))) == {}
+
+
 def test_overhead_is_charged_for_the_pod_and_for_each_container_that_refers_to_the_claim():
     uses = {"overhead": {"perPod": "2", "perContainer": "1"}}
     objects = slice_of(device("A", cpu=uses)), claim("c"), pod("p", "c", cpu="1")
