@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 from time import perf_counter, thread_time
 
+import msgspec
 import structlog
 
 from perf.deciding import Wrong
@@ -101,23 +102,23 @@ class NoWrites(Writer):
 class Timed(ClaimHandler):
     """Counts the time of decisions: from the question to devices that are counted as held."""
 
-    clock: Stopwatch
+    stopwatch: Stopwatch = msgspec.field(default_factory=Stopwatch)
     longest: float = 0.0
     """Seconds of the longest decision, in which the loop did nothing else"""
 
     def decide(self, unit: Unit, asked: Decide, others: Iterable[Unit]) -> Sequence[Answer]:
         began = perf_counter()
-        self.clock.start()
+        self.stopwatch.start()
         try:
             return super().decide(unit, asked, others)
         finally:
-            self.clock.stop()
+            self.stopwatch.stop()
             self.longest = max(self.longest, perf_counter() - began)
 
     def assume(self, asked: Decide, granted: Granted) -> None:
-        self.clock.start()
+        self.stopwatch.start()
         super().assume(asked, granted)
-        self.clock.stop()
+        self.stopwatch.stop()
 
 
 @dataclass(slots=True)
@@ -184,7 +185,6 @@ async def _take_turns(
     handler = handler_of_claims(
         Timed, intake, writer, reporter.report, clock=loop.time, pending=pending, steps=100_000
     )
-    handler.clock = Stopwatch()
     fence = Fence(intake, writer, OURS, clock=loop.time, patience=1.0)
     reconciler = Reconciler(intake, [handler], reporter, clock=loop.time, fence=fence, pending=pending)
     store.snapshot()
@@ -198,14 +198,14 @@ async def _take_turns(
         for kind, objects in (("Pod", pods[1:]), ("ResourceClaim", claims[1:])):
             for one in objects:
                 intake.take(Changed(kind, one))
-        handler.clock.reset()
+        handler.stopwatch.reset()
         writer.clock.reset()
         busy = thread_time()
         await done.wait()
-        own = handler.clock.own + writer.clock.own
+        own = handler.stopwatch.own + writer.clock.own
         turns.whole = thread_time() - busy - writer.clock.seconds - own
         reconciler.stop()
     if reconciler.failures:
         raise Wrong(f"{reconciler.failures} turns failed")
-    turns.deciding, turns.longest = handler.clock.seconds, handler.longest
+    turns.deciding, turns.longest = handler.stopwatch.seconds, handler.longest
     return turns

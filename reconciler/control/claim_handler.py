@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 
+from msgspec import Struct
+
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.meta import ObjectKey
@@ -18,7 +20,7 @@ from reconciler.control.inputs import Asked, Outcome
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import classes_of, is_made_for
 from reconciler.control.planner import Planner
-from reconciler.control.settler import HandOver, Releasing, Settler
+from reconciler.control.settler import HandOver, Settler, release_step
 from reconciler.control.units import Kind, Unit
 from reconciler.control.waiting import AWAITS_OTHERS, Pending, Wants
 from reconciler.state.nominations import HeldPlace
@@ -27,40 +29,23 @@ FEWEST = 5
 """Units for which one pass takes less than decisions one by one"""
 
 
-class ClaimHandler(handler.Handler):
+class ClaimHandler(Struct, handler.Handler, eq=False):
     """Allocates claims, frees them, and removes the scheduling gate from pods. Serves every unit."""
 
-    def __init__(
-        self,
-        intake: Intake,
-        planner: Planner,
-        decider: Decider,
-        search: BackgroundSearch,
-        writer: Writer,
-        settler: Settler,
-        hand_over: HandOver,
-        pending: Pending,
-        *,
-        clock: Callable[[], float],
-        now: Callable[[], datetime],
-        report: Report,
-    ) -> None:
-        """`clock` is that of the loop; `now` returns the time of day with its zone; `report` gets
-        every write.
-        """
-        self._intake = intake
-        self._store = intake.store
-        self._planner = planner
-        self._decider = decider
-        self._writer = writer
-        self._settler = settler
-        self._hand_over = hand_over
-        self._pending = pending
-        self._releasing = Releasing(self._store, intake.roster, intake.placement)
-        self._search = search
-        self._clock = clock
-        self._now = now
-        self._report = report
+    _intake: Intake
+    _planner: Planner
+    _decider: Decider
+    _search: BackgroundSearch
+    _writer: Writer
+    _settler: Settler
+    _hand_over: HandOver
+    _pending: Pending
+    clock: Callable[[], float]
+    """That of the loop"""
+    now: Callable[[], datetime]
+    """The time of day with its zone"""
+    report: Report
+    """Gets every write"""
 
     async def warm_up(self) -> None:
         await self._search.warm_up()
@@ -72,7 +57,7 @@ class ClaimHandler(handler.Handler):
         if unit.kind is Kind.POD:
             await self._hand_over.resolve(unit.key)
         for key in self._intake.units.claims(unit):
-            claim = self._store.claims.get(key)
+            claim = self._intake.store.claims.get(key)
             if claim is not None:
                 await self._settler.resolve(claim)
 
@@ -96,13 +81,13 @@ class ClaimHandler(handler.Handler):
         if self._intake.early.supposes(pod.key):
             # kube-scheduler goes by the pod's own status, whose event requeues the unit.
             return handler.Idle()
-        held = [claim for key in claims_of(pod) if (claim := self._store.claims.get(key)) is not None]
-        if self._intake.lag.awaits(unit, held, self._clock()):
+        held = [claim for key in claims_of(pod) if (claim := self._intake.store.claims.get(key)) is not None]
+        if self._intake.lag.awaits(unit, held, self.clock()):
             return handler.Idle()
         if place is not None and (seconds := self._intake.special.wait(place)) > 0:
             self._intake.put(unit, after=seconds)
             return handler.Idle()
-        match self._releasing.next(pod):
+        match release_step(pod, self._intake):
             case handler.Free() as found:
                 return handler.Act(partial(self._free, unit, found))
             case handler.Blocked(claims=claims, reason=reason, message=message):
@@ -123,8 +108,8 @@ class ClaimHandler(handler.Handler):
 
     def _decide_batch(self, unit: Unit, asked: handler.Decide, others: Iterable[Unit]) -> list[handler.Given]:
         """Devices for a unit and those after it that ask for the same; empty if each is decided by itself."""
-        snapshot = self._store.snapshot()
-        if asked.held or asked.special or self._store.nominations:
+        snapshot = self._intake.store.snapshot()
+        if asked.held or asked.special or self._intake.store.nominations:
             return []
         if not self._decider.is_first_fit(asked, snapshot):
             return []
@@ -171,7 +156,7 @@ class ClaimHandler(handler.Handler):
         """Whether a unit waits, and would be refused for the same reason as before, as is known already."""
         if not self._intake.waiting.has(unit):
             return False
-        reason = self._decider.refuses(decide, self._store.snapshot_for(decide.own))
+        reason = self._decider.refuses(decide, self._intake.store.snapshot_for(decide.own))
         return reason is not None and reason == self._pending.reason(unit)
 
     def assume(self, asked: handler.Decide, granted: Granted) -> None:
@@ -180,7 +165,7 @@ class ClaimHandler(handler.Handler):
             if not claim.is_special:
                 self._settler.assume(plan)
             elif len(plans) == 1 and asked.pod is not None:  # else once the others are written
-                self._intake.special.nominate(asked.pod, plan, claim, self._store.snapshot())
+                self._intake.special.nominate(asked.pod, plan, claim, self._intake.store.snapshot())
 
     async def write(
         self, unit: Unit, asked: handler.Decide, granted: Granted, decided: handler.Decided
@@ -189,11 +174,11 @@ class ClaimHandler(handler.Handler):
 
         def written(plan: Plan) -> None:
             devices = plan.plain or tuple(result.id for result in plan.allocation.devices.results)
-            seconds = self._clock() - decided.began
+            seconds = self.clock() - decided.began
             pod, name = _pod(unit), decided.name
             steps, pending = granted.steps, self._age(claims[plan.uid])
             policy = granted.policy or None
-            self._report(
+            self.report(
                 Allocated(
                     plan.claim, pod, devices, plan.node, seconds, steps, pending, policy, decision_id=name
                 )
@@ -205,20 +190,20 @@ class ClaimHandler(handler.Handler):
     def _age(self, claim: ResourceClaim) -> float | None:
         """Seconds since a claim was created. The clock of the server may be ahead."""
         created = claim.metadata.created
-        return None if created is None else max((self._now() - created).total_seconds(), 0.0)
+        return None if created is None else max((self.now() - created).total_seconds(), 0.0)
 
     async def _withdraw(self, stuck: Iterable[ResourceClaim], name: str) -> None:
         for claim in stuck:
             self._intake.observe(await self._writer.withdraw(claim))
             why = "the other claims of its pod do not fit on its node"
-            self._report(Freed(claim.key, why, decision_id=name))
+            self.report(Freed(claim.key, why, decision_id=name))
 
     def _withdrawable(self, unit: Unit, asked: handler.Decide) -> list[ResourceClaim]:
         """Claims made for this pod alone that bind it to a node where its other claims do not fit.
 
         A crash may leave only a part of a joint decision written.
         """
-        pod = self._store.pods.get(unit.key) if unit.kind is Kind.POD else None
+        pod = self._intake.store.pods.get(unit.key) if unit.kind is Kind.POD else None
         if pod is None or not pod.gated:
             return []
         return [c for c in asked.held if is_made_for(c, pod) and not c.status.reserved_for]
@@ -246,7 +231,7 @@ class ClaimHandler(handler.Handler):
             self._intake.observe(freed)
         else:
             self._intake.observe(await self._writer.withdraw(found.claim))
-        self._report(Freed(found.claim.key, found.why))
+        self.report(Freed(found.claim.key, found.why))
 
     async def _ungate(self, pod: Pod, place: HeldPlace | None) -> None:
         # Not left to the watch: events of the claim may come first, and be taken for those of a gated pod.
@@ -254,7 +239,7 @@ class ClaimHandler(handler.Handler):
             self._intake.observe_pod(await self._writer.ungate(pod))
         else:
             await self._hand_over.release(pod, place)
-        self._report(Ungated(pod.key, claims_of(pod)))
+        self.report(Ungated(pod.key, claims_of(pod)))
 
 
 def _pod(unit: Unit) -> ObjectKey | None:

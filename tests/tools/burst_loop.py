@@ -83,7 +83,8 @@ class SlowWriter(Writer):
 class Checked(ClaimHandler):
     """Checks each grant when it is assumed."""
 
-    stage: "BurstStage"
+    stage: Any = None
+    """The `BurstStage` that it is part of"""
 
     def decide(self, unit: Unit, asked: Decide, others: Iterable[Unit]) -> Sequence[Answer]:
         answers = super().decide(unit, asked, others)

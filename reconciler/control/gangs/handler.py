@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from reconciler.allocation.gangs.kinds import GangGranted, GangUnsatisfied, Seat
@@ -35,7 +36,7 @@ from reconciler.control.handler import (
 from reconciler.control.inputs import Outcome
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import classes_of
-from reconciler.control.settler import NOT_BOUND, Releasing, Settler, patch_pod
+from reconciler.control.settler import NOT_BOUND, Settler, awaits_binding, patch_pod
 from reconciler.control.units import Kind, Unit
 from reconciler.control.waiting import AWAITS_OTHERS, Wants
 from reconciler.errors import Gone, Undecided
@@ -119,36 +120,24 @@ class GangWriter:
             raise
 
 
-class GangHandler(Handler):
+class GangHandler(Struct, Handler, eq=False):
     """Serves gangs, and the gated pods of gangs, which need nothing on their own."""
 
-    def __init__(
-        self,
-        intake: Intake,
-        planner: GangPlanner,
-        search: GangSearch,
-        settler: Settler,
-        writer: GangWriter,
-        *,
-        clock: Callable[[], float],
-        report: Report,
-    ) -> None:
-        """`clock` is that of the loop; `report` gets every write."""
-        self._intake = intake
-        self._store = intake.store
-        self._planner = planner
-        self._settler = settler
-        self._writer = writer
-        self._search = search
-        self._clock = clock
-        self._report = report
-        self._releasing = Releasing(self._store, intake.roster, intake.placement)
+    _intake: Intake
+    _planner: GangPlanner
+    _search: GangSearch
+    _settler: Settler
+    _writer: GangWriter
+    clock: Callable[[], float]
+    """That of the loop"""
+    report: Report
+    """Gets every write"""
 
     async def resolve(self, unit: Unit) -> None:
         if unit.kind is not Kind.GANG:
             return
         for key in self._intake.units.claims(unit):
-            claim = self._store.claims.get(key)
+            claim = self._intake.store.claims.get(key)
             if claim is not None:
                 await self._settler.resolve(claim)
         await self._writer.resolve(unit.gang)
@@ -174,11 +163,11 @@ class GangHandler(Handler):
 
         kube-scheduler and its plugins bind the pods of a PodGroup together, so none of these waits (GANG-27).
         """
-        held = (self._store.claims.get(key) for one in step.places for key in claims_of(one.pod))
-        if self._intake.lag.awaits(unit, [claim for claim in held if claim is not None], self._clock()):
+        held = (self._intake.store.claims.get(key) for one in step.places for key in claims_of(one.pod))
+        if self._intake.lag.awaits(unit, [claim for claim in held if claim is not None], self.clock()):
             return Idle()
         if step.gang.source is gangs.GangSource.ANNOTATION:
-            ready = tuple(one for one in step.places if not self._releasing.awaits_binding(one.pod))
+            ready = tuple(one for one in step.places if not awaits_binding(one.pod, self._intake))
             if not ready:
                 why = "its places are written; pods that affinity or spread counts have to be bound first"
                 return Stuck(self._waits(unit, NOT_BOUND, why), self._counted(unit), AWAITS_OTHERS)
@@ -204,7 +193,7 @@ class GangHandler(Handler):
         nodes = ", ".join(seat.node for seat in granted.seats)
         plans = [plan for seat in granted.seats for plan in seat.plans]
         # As they were decided: a claim that is deleted before its write began is `Gone`.
-        pairs = [(plan, self._store.claims[plan.claim]) for plan in plans]
+        pairs = [(plan, self._intake.store.claims[plan.claim]) for plan in plans]
         return Given(
             partial(Outcome.of, nodes, plans, granted.policy),
             partial(self._assume, granted),
@@ -255,8 +244,8 @@ class GangHandler(Handler):
 
         def written(plan: Plan) -> None:
             devices = tuple(result.id for result in plan.allocation.devices.results)
-            seconds = self._clock() - decided.began
-            self._report(
+            seconds = self.clock() - decided.began
+            self.report(
                 Allocated(
                     plan.claim, pod_of[plan.claim], devices, plan.node, seconds, granted.steps,
                     policy=granted.policy or None, decision_id=decided.name,
@@ -267,7 +256,7 @@ class GangHandler(Handler):
         try:
             await self._settler.settle(pairs, written)
             for seat in unpinned:
-                pod = self._store.pods.get(seat.pod)
+                pod = self._intake.store.pods.get(seat.pod)
                 if pod is not None:
                     await self._writer.record(solve.question.gang, self._mark(solve, seat), pod)
                 left.remove(seat.pod)
@@ -276,7 +265,7 @@ class GangHandler(Handler):
                 if not self._writer.is_unanswered(key):  # else it may be written: `resolve` finds out
                     self._intake.forget_pod(key)
             raise
-        self._report(
+        self.report(
             GangPlaced(
                 solve.question.gang,
                 solve.rules.least_pods,
@@ -284,7 +273,7 @@ class GangHandler(Handler):
                 tuple(seat.node for seat in granted.seats),
                 granted.left_out,
                 tuple((tier.key, value) for tier, value in granted.domain),
-                self._clock() - decided.began,
+                self.clock() - decided.began,
                 granted.steps,
                 granted.policy or None,
                 decision_id=decided.name,
@@ -302,7 +291,7 @@ class GangHandler(Handler):
 
     def _mark(self, solve: Solve, seat: Seat) -> gangs.SeatMark:
         """It has the group that the pod itself names."""
-        pod = self._store.pods.get(seat.pod)
+        pod = self._intake.store.pods.get(seat.pod)
         named = gangs.gang_of(pod) if pod is not None else None
         return gangs.SeatMark(named or solve.question.gang, solve.rules.least_pods, seat.node)
 
@@ -311,8 +300,8 @@ class GangHandler(Handler):
         return [seat for seat in granted.seats if not self._is_pinned(seat)]
 
     def _is_pinned(self, seat: Seat) -> bool:
-        pod = self._store.pods.get(seat.pod)
-        found = (allocation_of(self._store, key) for key in claims_of(pod)) if pod is not None else ()
+        pod = self._intake.store.pods.get(seat.pod)
+        found = (allocation_of(self._intake.store, key) for key in claims_of(pod)) if pod is not None else ()
         return any(it is not None and pinned_to(it.node_selector) for it in found)
 
     def _waits(self, unit: Unit, reason: str, message: str) -> Waits:
@@ -324,7 +313,7 @@ class GangHandler(Handler):
         waiting = [
             key
             for key in self._intake.units.claims(unit)
-            if (claim := self._store.claims.get(key)) is None or claim.allocation is None
+            if (claim := self._intake.store.claims.get(key)) is None or claim.allocation is None
         ]
         return tuple(waiting) or tuple(sorted(pod.key for pod in self._intake.units.gated(unit.gang)))
 

@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, cast
 
+from msgspec import Struct
+
 from reconciler.allocation.explanation import Explanation
 from reconciler.allocation.placement.placing import refusal_reason
 from reconciler.api.objects.core import Pod, is_live
@@ -42,32 +44,23 @@ TRIES = 64
 HELD = "HoldsDevices"
 
 
-class KoordinatorHandler(Handler):
+class KoordinatorHandler(Struct, Handler, eq=False):
     """Allocates devices to gated pods that request them in Koordinator's way."""
 
-    def __init__(
-        self,
-        state: KoordinatorState,
-        devices: DeviceIntake,
-        intake: Intake,
-        writer: PodWriter,
-        *,
-        clock: Callable[[], float],
-        report: Report,
-    ) -> None:
-        """`clock` is that of the loop; `report` gets every write."""
-        self._state = state
-        self._devices = devices
-        self._intake = intake
-        self._writer = writer
-        self._clock = clock
-        self._report = report
-        self._unanswered: dict[Unit, tuple[Grant, Decided]] = {}
-        """Writes without an answer yet, to be reported once they are applied"""
+    _state: KoordinatorState
+    _devices: DeviceIntake
+    _intake: Intake
+    _writer: PodWriter
+    clock: Callable[[], float]
+    """That of the loop"""
+    report: Report
+    """Gets every write"""
+    _unanswered: dict[Unit, tuple[Grant, Decided]] = {}
+    """Writes without an answer yet, to be reported once they are applied"""
 
     async def resolve(self, unit: Unit) -> None:
         lost = self._state.assumed(unit.key) if unit.kind is Kind.POD else None
-        began = self._clock()
+        began = self.clock()
         if lost is not None and await self._resolved(lost):
             self._report_given(unit, *self._unanswered.get(unit, (lost, Decided("", began))))
         elif unit in self._unanswered and self._demand(unit) is None:
@@ -202,9 +195,9 @@ class KoordinatorHandler(Handler):
             for kind, grants in held.allocation.items()
             for given in grants
         )
-        seconds = self._clock() - began
-        self._report(DevicesGiven(unit.key, devices, held.node, seconds, decision_id=name))
-        self._report(Ungated(unit.key, decision_id=name))
+        seconds = self.clock() - began
+        self.report(DevicesGiven(unit.key, devices, held.node, seconds, decision_id=name))
+        self.report(Ungated(unit.key, decision_id=name))
 
 
 def _version(pod: Pod) -> str:
