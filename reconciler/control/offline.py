@@ -315,10 +315,13 @@ class _Run:
             self._charges.claims(keys)
             if keys:
                 self._answers.append(Answer(seat.pod, keys, Granted(seat.node, seat.plans, granted.steps)))
-        why = Blocked((), str(Reason.NO_NODE), "its gang has its minimum, and there is no place for this pod")
+        seated = {gang_of(pod) for pod in pods if pod.key not in granted.left_out}
         for pod in pods:
             if pod.key in granted.left_out:
-                self._refuse(pod, why)
+                group = gang_of(pod)
+                none = "there is no place for this pod"
+                what = none if group in seated else f"its group {group} cannot be placed as a whole"
+                self._refuse(pod, Blocked((), str(Reason.NO_NODE), f"its gang has its minimum, and {what}"))
         self._gangs_placed.append((gang, granted))
 
     def _refuse(self, pod: Pod, why: Blocked) -> None:

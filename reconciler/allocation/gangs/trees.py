@@ -271,21 +271,34 @@ class TreeDecision:
 
     def _short(self, root: Node, codes: Codes, devices: Mask | None) -> str:
         """Which group in the domain of a group finds no place."""
-        domains = self._domains
-        for alike, copies in domains.copies_in(root, codes, 1, devices):
-            number = int(copies[0])
-            if number < len(alike) and not alike[0].group.is_done:
-                group = alike[number].group
+        if lacking := self._lacking(root, codes, devices):
+            return lacking
+        if not self._furthest:
+            most = self._domains.limits(devices).in_domains(codes, 1, self._domains.sizes)
+            needed = "" if self._tree.is_done else f"; the groups need {self._tree.least_pods}"
+            return f"{most[0]} of {self._asked} pods fit at most{needed}"
+        stuck = self._nodes[self._furthest].group.name
+        return f"By counting they fit; {stuck} finds no domain and devices beside the others"
+
+    def _lacking(self, node: Node, codes: Codes, devices: Mask | None) -> str:
+        """The same of the groups in a group, by counting; empty if all of them find a place."""
+        for alike, copies in self._domains.copies_in(node, codes, 1, devices):
+            number, group = int(copies[0]), alike[0].group
+            if group.is_done:
+                for one in alike:  # a group in it may be left out
+                    there = np.any([grouping.codes >= 0 for grouping in one.groupings], axis=0)
+                    if found := self._lacking(one, np.where(there, codes, -1).astype(np.int32), devices):
+                        return found
+            elif not group.groups and len(group.members) < group.least:
+                needed, there = counted(group.least, "pod"), len(group.members)
+                return f"{group.name} needs {needed} together; it has {there} to place"
+            elif number < len(alike):
                 what = counted(group.least, "group" if group.groups else "pod")
                 keys = " and ".join(tier.key for tier in group.tiers)
                 room = f"there is room for {counted(number, 'such group')}"
-                return f"{group.name} needs {what} together{f' in one {keys}' if keys else ''}; {room}"
-        if not self._furthest:
-            least = self._tree.least_pods
-            most = domains.limits(devices).in_domains(codes, 1, domains.sizes)
-            return f"{most[0]} of {self._asked} pods fit at most; the groups need {least}"
-        stuck = self._nodes[self._furthest].group.name
-        return f"By counting they fit; {stuck} finds no domain and devices beside the others"
+                where = f" in one {keys}" if keys else ""
+                return f"{alike[number].group.name} needs {what} together{where}; {room}"
+        return ""
 
 
 def _where(grouping: Grouping, number: int) -> str:

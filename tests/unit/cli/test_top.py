@@ -303,6 +303,16 @@ def test_allocate_places_a_tree_in_one_block():
     assert (code, "can be placed now" in output) == (0, True)
 
 
+def test_allocate_names_the_group_of_a_tree_that_was_left_out(tmp_path: Path):
+    text = EXAMPLE.with_name("gang-tree.yaml").read_text()
+    path = tmp_path / "tree.yaml"
+    path.write_text(text.replace("minGroupCount: 2", "minGroupCount: 1").replace("block: b2", "block: b3", 2))
+    code, output = run("allocate", "-f", str(path))
+    assert code == 1
+    why = "its gang has its minimum, and its group default/replica-1 cannot be placed as a whole"
+    assert output.count(why) == 2
+
+
 @pytest.mark.parametrize("command", ["allocate", "explain --pod p1", "whatif --count 1"])
 def test_what_a_gang_lacks_is_said(tmp_path: Path, command: str):
     code, output = run(*command.split(), "-f", too_large(tmp_path))

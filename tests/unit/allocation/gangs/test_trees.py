@@ -180,6 +180,24 @@ def test_a_refusal_says_how_many_groups_fit_and_which_one_does_not():
     )
 
 
+def test_a_refusal_of_what_was_left_out_says_which_group_it_is():
+    """Also of a group in a group, and of one whose pods do not all exist."""
+    done, few = AskedGroup("done", 0, (RACK,)), AskedGroup("few", 2, (RACK,), members=(0,))
+    outcome = refused(world(*racks([2])), asked([member("few-0")], AskedGroup("top", 1, groups=(done, few))))
+    assert outcome.message == (
+        "default/top has all groups that it needs, and no more pods of it fit. "
+        "few needs 2 pods together; it has 1 to place"
+    )
+    left = AskedGroup("left", 2, (RACK,), members=(0, 1))
+    within = AskedGroup("within", 1, (BLOCK,), nodes=("b0-r0-0",), groups=(done, left))
+    top = AskedGroup("top", 1, nodes=("b0-r0-0",), groups=(within,))
+    outcome = refused(world(*racks([1, 1], [2])), asked([member("left-0"), member("left-1")], top))
+    assert outcome.message == (
+        "default/top has all groups that it needs, and no more pods of it fit. "
+        "left needs 2 pods together in one rack; there is room for 0 such groups"
+    )
+
+
 def test_a_refusal_names_pools_that_are_not_ready_and_does_not_count_them():
     question = tree([1, 1], BLOCK)
     one, other = machine("a"), machine("b")
