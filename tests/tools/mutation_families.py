@@ -5,7 +5,17 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from reconciler.cluster.pod_writer import EVICTION_REQUEST, REQUESTER
-from tests.tools.builders import Object, claim, device, device_class, match, request, resource_slice
+from tests.tools.builders import (
+    Object,
+    claim,
+    device,
+    device_class,
+    held,
+    hold,
+    match,
+    request,
+    resource_slice,
+)
 
 Path = tuple[str | int, ...]
 
@@ -16,7 +26,7 @@ class Family(NamedTuple):
     objects: tuple[Object, ...]
     """With them a claim, or the pods, get devices"""
     fields: tuple[tuple[int, Path], ...]
-    """Number of an object, and a path in its spec; in a pod, in the pod"""
+    """Number of an object, and a path in its spec; in a pod, and in a status, in all of it"""
 
 
 def _counters() -> Family:
@@ -29,13 +39,16 @@ def _counters() -> Family:
     draws = {"counterSet": "port", "counters": {"bandwidth": {"valueFrom": {"capacityName": "d/bandwidth"}}}}
     devices = [device("a", consumesCounters=[draws]), device("b", consumesCounters=[copy.deepcopy(draws)])]
     wanted = claim("c", request(capacity={"d/bandwidth": "2G"}))
+    drawn = [{"counterSet": "port", "counters": {"bandwidth": "60G"}}]
+    holder = held("h", hold("b", consumedCounters=drawn))
     counters: Path = ("sharedCounters", 0, "counters")
     return Family(
-        (resource_slice("s", devices, slices=2, nodeName="n"), sets, wanted),
+        (resource_slice("s", devices, slices=2, nodeName="n"), sets, wanted, holder),
         (
             (0, ("devices", 0, "consumesCounters")),
             (1, counters),
             (2, ("devices", "requests", 0, "exactly", "capacity")),
+            (3, ("status", "allocation", "devices", "results", 0, "consumedCounters")),
         ),
     )
 
@@ -50,9 +63,17 @@ def _affinity() -> Family:
     nic = device("a", allowMultipleAllocations=True)
     parameters = {"kind": "NIC", "subnet": "a", "vlan": 7, "more": [{"a": None}]}
     config = [{"opaque": {"driver": "d", "parameters": parameters}}]
+    holder = held("h", hold("a", shareID="9c5b8a3e-6f0d-4e2b-8a55-1d2f3c4b5a69"))
+    of_holder = {"source": "FromClaim", **copy.deepcopy(config[0])}
+    holder["status"]["allocation"]["devices"]["config"] = [of_holder]
+    wanted = claim("c", request(), config=config)
     return Family(
-        (resource_slice("s", [nic], slices=2, nodeName="n"), meta, claim("c", request(), config=config)),
-        ((1, ("sharingAffinity",)), (2, ("devices", "config"))),
+        (resource_slice("s", [nic], slices=2, nodeName="n"), meta, wanted, holder),
+        (
+            (1, ("sharingAffinity",)),
+            (2, ("devices", "config")),
+            (3, ("status", "allocation", "devices", "config")),
+        ),
     )
 
 
@@ -95,16 +116,17 @@ def _pod(name: str, **spec: Any) -> Object:
 def _groups() -> Family:
     """A group of two pods in a tree, each pod with a device."""
     named = {"workloadRef": {"workloadName": "w", "templateName": "t"}, "priority": 5}
-    named |= {"preemptionPolicy": "Never", "disruptionMode": {"all": {}}}
+    named |= {"preemptionPolicy": "Never", "disruptionMode": {"all": {}}, "priorityClassName": "high"}
     topology = {"topology": [{"key": "kubernetes.io/hostname"}]}
     tree = {"schedulingPolicy": {"gang": {"minGroupCount": 1}}, "schedulingConstraints": topology, **named}
     group = {"schedulingPolicy": {"gang": {"minCount": 2}}, "parentCompositePodGroupName": "tree", **named}
+    shared = {"name": "shared", "resourceClaimName": "shared"}
     of = {"namespace": "default"}
     pods = [
         _pod(
             f"p{at}",
             schedulingGroup={"podGroupName": "group"},
-            resourceClaims=[{"name": "r", "resourceClaimName": f"c{at}"}],
+            resourceClaims=[{"name": "r", "resourceClaimName": f"c{at}"}, dict(shared)],
         )
         for at in (0, 1)
     ]
@@ -120,16 +142,21 @@ def _groups() -> Family:
                 "apiVersion": "scheduling.k8s.io/v1beta1",
                 "kind": "PodGroup",
                 "metadata": {"name": "group", **of},
-                "spec": {**group, "schedulingConstraints": copy.deepcopy(topology)},
+                "spec": {
+                    **group,
+                    "schedulingConstraints": copy.deepcopy(topology),
+                    "resourceClaims": [dict(shared)],
+                },
             },
-            resource_slice("s", [device("a"), device("b")], nodeName="n"),
-            *(claim(f"c{at}", request()) for at in (0, 1)),
+            resource_slice("s", [device("a"), device("b"), device("c")], nodeName="n"),
+            *(claim(name, request()) for name in ("c0", "c1", "shared")),
             *pods,
         ),
         (
             *((at, (field,)) for at in (0, 1) for field in tree),
-            (1, ("parentCompositePodGroupName",)),
-            (5, ("spec", "schedulingGroup")),
+            *((1, (field,)) for field in ("parentCompositePodGroupName", "resourceClaims")),
+            (6, ("spec", "schedulingGroup")),
+            (6, ("spec", "resourceClaims")),
         ),
     )
 

@@ -87,7 +87,8 @@ def mutated(family: Family, random: Random) -> tuple[Object, ...]:
     objects = copy.deepcopy(family.objects)
     for _ in range(random.choice((1, 1, 1, 2, 3))):
         at, path = random.choice(family.fields)
-        holder: Any = objects[at] if family.objects[at]["kind"] in WHOLE else objects[at]["spec"]
+        whole = family.objects[at]["kind"] in WHOLE or path[0] == "status"
+        holder: Any = objects[at] if whole else objects[at]["spec"]
         with suppress(KeyError, IndexError, TypeError):  # broken before
             for step in path[:-1]:
                 holder = holder[step]
@@ -129,7 +130,7 @@ def outcome(name: str, seed: int) -> str:
     state = store_of([*map(read, GOOD), *there], RULES)
     snapshot = state.snapshot()
     good = read(claim("good", request(deviceClassName="good")))
-    wanted = next((one for one in there if isinstance(one, ResourceClaim)), None)
+    wanted = next((one for one in there if isinstance(one, ResourceClaim) and one.key.name == "c"), None)
     assert isinstance(good, ResourceClaim)
     assert isinstance(allocate([good], snapshot), Granted), (
         "a claim that has nothing to do with it is refused"
