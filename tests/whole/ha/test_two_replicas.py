@@ -1,17 +1,21 @@
 """Two processes on one server, over HTTP: one decides, the other is ready to."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
 import pytest
 
-from reconciler.api.validation.served_kinds import DEVICE_CLASS, LEASE
+from reconciler.api.validation.served_kinds import DEVICE_CLASS, EVICTION_REQUEST, LEASE, POD
 from reconciler.control.decisions.allocating import Allocated, Freed, Waits
+from reconciler.control.decisions.every import Evicted
+from reconciler.embedded.controllers import run_controllers
 from reconciler.ha.shard import POOLS, parse_shard
 from tests.tools.faulty_transport import Held
 from tests.tools.patience import PATIENCE
+from tests.tools.preempting import important, running_before
 from tests.tools.replicas import FAST, Replicas, replicas
 from tests.tools.running_reconciler import Running
 from tests.tools.small_fleet import claim, device_class, devices, node, pod
@@ -124,6 +128,53 @@ async def test_a_killed_leader_is_followed_in_time(after: float):
 @pytest.mark.parametrize("after", [0.0, 0.3, 0.7, 1.1, 1.6])
 async def test_a_stopped_leader_is_followed_in_two_seconds(after: float):
     assert await until_the_other_decides("stop", after) < 2
+
+
+# -- Who takes over deals with the eviction requests of who was killed after it had asked.
+
+
+@asynccontextmanager
+async def killed_after_it_asked(patience: float) -> AsyncIterator[tuple[Replicas, Running]]:
+    """The first process has asked others to end `low` for `high`. The other one takes over."""
+    options: dict[str, Any] = {
+        "preemption": "evict",
+        "preempting_classes": {"high"},
+        "eviction_cooldown_seconds": 0.0,
+        "eviction_request_seconds": patience,
+    }
+    waiting = claim("wanted", 8, managed=False), important("high", "wanted")
+    low = running_before("low", "c0", "d0")
+    async with replicas(*low, *waiting) as found, run_controllers(found.cluster.api):
+        one = found.start(**options)
+        await found.until_held()
+        other = found.start(**options)
+        await until_asked(found, 1)
+        await found.kill(one)
+        assert not one.of(Evicted)
+        yield found, other
+
+
+async def until_asked(found: Replicas, number: int) -> None:
+    """Wait until there are so many EvictionRequests."""
+    shelf = found.cluster.api.store[EVICTION_REQUEST]
+    async with asyncio.timeout(PATIENCE):
+        while len(list(shelf.scan(""))) != number:
+            await shelf.wait(shelf.end)
+
+
+async def test_the_next_leader_withdraws_requests_that_nobody_needs_any_more():
+    async with killed_after_it_asked(200.0) as (found, other):
+        found.cluster.api.delete(POD, "default", "high")
+        await until_asked(found, 0)
+        assert found.cluster.phase("low") == "Running"
+        assert not other.of(Evicted)
+
+
+async def test_the_next_leader_asks_for_what_is_still_needed_and_evicts_in_the_end():
+    async with killed_after_it_asked(10.0) as (found, other):
+        await other.heard(Evicted)
+        assert found.cluster.pod("low") is None
+        await until_asked(found, 0)
 
 
 # -- Processes of different shards on one cluster, over HTTP.
