@@ -5,26 +5,22 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from random import random
 from typing import Any, BinaryIO
 
 import click
 from msgspec import Struct
 
 from reconciler import app
-from reconciler.aio.tasks import forever
 from reconciler.api.manifests.documents import InvalidDocument, documents
-from reconciler.api.objects.changes import Changed, Listed, Notice, Refused, Removed, Replaced
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.core import Pod
-from reconciler.api.objects.meta import ApiObject, ObjectKey
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.validating import validated
+from reconciler.api.validation.served_kinds import CLAIM, POD
 from reconciler.cli.apiserver import schedule
 from reconciler.cli.exits import Exit, exit_on_errors
 from reconciler.cli.output import Console, print_line
-from reconciler.cluster.client import Client
-from reconciler.cluster.discovery import discover
 from reconciler.cluster.http import connect
-from reconciler.cluster.watch import follow
 from reconciler.control.decisions.allocating import Allocated, Waits
 from reconciler.control.decisions.declaration import Decision
 from reconciler.embedded import ApiServer, run_controllers, serve
@@ -32,9 +28,6 @@ from reconciler.embedded.pod_controllers import RUN_SECONDS
 from reconciler.errors import Malformed, Retry, counted
 from reconciler.operations.log_setup import configure
 from reconciler.settings import Settings
-
-WATCHED = ("ResourceClaim", "Pod")
-"""The kinds to watch for `on_change`"""
 
 
 class AllocatedLine(Struct, frozen=True):
@@ -48,16 +41,14 @@ class AllocatedLine(Struct, frozen=True):
 
 
 class DemoState:
-    """What the demonstration shows. `changed` is set after every change."""
+    """What the demonstration shows: the objects of the embedded server, and what the reconciler decides."""
 
-    def __init__(self) -> None:
-        self.changed = asyncio.Event()
+    def __init__(self, api: ApiServer) -> None:
+        self._api = api
         self.lines: list[AllocatedLine] = []
         self.reasons: dict[ObjectKey, Waits] = {}
         """Claim -> why it is pending; removed when it is allocated"""
-        self.pods: dict[ObjectKey, Pod] = {}
-        self.claims: dict[ObjectKey, ResourceClaim] = {}
-        self._listed: set[str] = set()
+        self._decisions = 0
         self._start = 0.0
 
     def start(self) -> None:
@@ -66,6 +57,7 @@ class DemoState:
 
     def on_decision(self, decision: Decision) -> None:
         """Record a decision of the reconciler."""
+        self._decisions += 1
         match decision:
             case Allocated():
                 self.reasons.pop(decision.claim, None)
@@ -74,52 +66,42 @@ class DemoState:
                 self.lines.append(AllocatedLine(decision.claim, devices, decision.node, seconds))
             case Waits():
                 self.reasons.update(dict.fromkeys(decision.claims, decision))
-        self.changed.set()
 
-    def on_change(self, change: Notice) -> None:
-        """Record a change on the server."""
-        match change:
-            case Replaced(kind=kind, objects=objects):
-                self._listed.add(kind)
-                for obj in objects:
-                    self._put(obj)
-            case Listed(kind=kind):
-                self._listed.add(kind)
-            case Changed(object=obj):
-                self._put(obj)
-            case Removed(key=key) | Refused(key=key):
-                (self.pods if change.kind == "Pod" else self.claims).pop(key, None)
-        self.changed.set()
+    @property
+    def pods(self) -> list[Pod]:
+        """All pods on the server."""
+        return [validated(Pod, record.object) for record in self._api.store[POD].scan("")]
+
+    @property
+    def claims(self) -> dict[ObjectKey, ResourceClaim]:
+        """All claims on the server."""
+        found = [validated(ResourceClaim, record.object) for record in self._api.store[CLAIM].scan("")]
+        return {claim.key: claim for claim in found}
+
+    def version(self) -> tuple[int, ...]:
+        """Changes with every decision, pod and claim."""
+        stores = (self._api.store[POD], self._api.store[CLAIM])
+        return self._decisions, *(record.version for store in stores for record in store.scan(""))
 
     @property
     def claims_made(self) -> bool:
         """Whether every pod names its claims, those of templates included."""
-        named = (name for pod in self.pods.values() for name in pod.claim_names().values())
-        return self._listed.issuperset(WATCHED) and all(named)
+        return all(name for pod in self.pods for name in pod.claim_names().values())
 
     @property
     def settled(self) -> bool:
         """Whether every claim is allocated or refused, and no pod will change any more."""
-        return (
-            self._listed.issuperset(WATCHED)
-            and all(claim.allocation or key in self.reasons for key, claim in self.claims.items())
-            and all(map(self._is_final, self.pods.values()))
-        )
+        decided = all(claim.allocation or key in self.reasons for key, claim in self.claims.items())
+        return decided and all(map(self._is_final, self.pods))
 
     def pending(self) -> list[tuple[ObjectKey, Waits]]:
         """The pending claims with their reasons, by name."""
-        return sorted((key, why) for key, why in self.reasons.items() if key in self.claims)
+        claims = self.claims
+        return sorted((key, why) for key, why in self.reasons.items() if key in claims)
 
     def phases(self) -> Counter[str]:
         """The number of pods in each phase."""
-        return Counter("Gated" if pod.gated else pod.status.phase for pod in self.pods.values())
-
-    def _put(self, obj: ApiObject) -> None:
-        match obj:
-            case Pod():
-                self.pods[obj.key] = obj
-            case ResourceClaim():
-                self.claims[obj.key] = obj
+        return Counter("Gated" if pod.gated else pod.status.phase for pod in self.pods)
 
     def _is_final(self, pod: Pod) -> bool:
         if pod.finished:
@@ -149,8 +131,11 @@ def demo() -> None:
 
 
 MANIFESTS = Path(__file__).parent / "manifests"
-QUIET_SECONDS = 0.5
-"""The demonstration ends after this time without a change; freed devices are allocated again at once."""
+LOOK_SECONDS = 0.05
+"""Between two looks at the server"""
+QUIET_LOOKS = 10
+"""The demonstration ends after so many looks without a change: freed devices are allocated again at once.
+They are counted because half a second may be one look on a busy machine"""
 MAX_SECONDS = 45.0
 """The demonstration fails if it has not settled after this time."""
 
@@ -177,16 +162,9 @@ async def play(raws: Sequence[dict[str, Any]], console: Console) -> None:
             f"embedded API server on {url}: {kinds['Node']} nodes, {kinds['ResourceSlice']} slices with "
             f"{devices} devices, {kinds['ResourceClaim']} claims, {kinds['Pod']} pods",
         )
-        state, stop = DemoState(), asyncio.Event()
-        client = Client(transport)
-        served = await discover(client)
+        state, stop = DemoState(api), asyncio.Event()
+        await _until_claims_are_made(state)
         async with asyncio.TaskGroup() as group:
-
-            async def watch(kind: str) -> None:
-                await forever(kind, follow(client, served[kind], sink=state.on_change, random=random))
-
-            watches = [group.create_task(watch(kind), name=f"watch {kind}") for kind in WATCHED]
-            await _until_claims_are_made(state)
             state.start()
             group.create_task(
                 app.run(Settings(embedded=True), transport, stop=stop, on_decision=state.on_decision),
@@ -194,8 +172,6 @@ async def play(raws: Sequence[dict[str, Any]], console: Console) -> None:
             )
             await _until_settled(state, console)
             stop.set()
-            for task in watches:
-                task.cancel()
         print_conclusion(state, console)
 
 
@@ -203,30 +179,25 @@ async def _until_claims_are_made(state: DemoState) -> None:
     """Else a pod might be decided before one of higher priority has a claim, on a slow machine."""
     try:
         async with asyncio.timeout(MAX_SECONDS):
-            while not state.claims_made:
-                state.changed.clear()
-                await state.changed.wait()
+            while not state.claims_made:  # noqa: ASYNC110 - for a moment
+                await asyncio.sleep(LOOK_SECONDS)
     except TimeoutError:
         raise Retry(f"the claims of the pods are not made after {MAX_SECONDS:.0f} s") from None
 
 
 async def _until_settled(state: DemoState, console: Console) -> None:
     loop = asyncio.get_running_loop()
-    end = loop.time() + MAX_SECONDS
-    shown = 0
+    end, shown, version, quiet = loop.time() + MAX_SECONDS, 0, state.version(), 0
     while loop.time() < end:
-        state.changed.clear()
-        try:
-            async with asyncio.timeout(QUIET_SECONDS if state.settled else end - loop.time()):
-                await state.changed.wait()
-        except TimeoutError:
-            if state.settled:
-                return
+        await asyncio.sleep(LOOK_SECONDS)
         for line in state.lines[shown:]:
             devices, after = ", ".join(line.devices), f"{line.seconds * 1000:.0f} ms"
             text = f"{after:>8}  allocated {line.claim}: {devices} on {line.node}"
             print_line(console, text, hanging=10)
-        shown = len(state.lines)
+        shown, before, version = len(state.lines), version, state.version()
+        quiet = quiet + 1 if version == before else 0
+        if quiet >= QUIET_LOOKS and state.settled:
+            return
     raise Retry(f"the demonstration has not settled after {MAX_SECONDS:.0f} s")
 
 
@@ -238,7 +209,7 @@ def print_conclusion(state: DemoState, console: Console) -> None:
     for claim, why in state.pending():
         message = why.message.removeprefix(f"claim {claim}, ").removeprefix(f"claim {claim}: ")
         print_line(console, f"pending   {claim}: {why.reason}: {message}", hanging=10)
-    held = sum(1 for claim in state.claims.values() if claim.allocation)
+    held = sum(bool(claim.allocation) for claim in state.claims.values())
     phases = [f"{count} {_PHASES.get(phase, phase)}" for phase, count in state.phases().most_common()]
     allocated = f"{counted(len(state.lines), 'claim')} allocated, {held} still in use"
     summary = f"{allocated}; {len(state.pending())} pending. Pods: {', '.join(phases)}."

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from reconciler.api.objects.changes import Changed, Listed, Replaced
+from reconciler.api.validation.served_kinds import POD
 from reconciler.cli.demo import DemoState, play, read_demo_manifests
 from reconciler.cli.output import Console
+from reconciler.embedded import ApiServer
 from tests.tools.small_fleet import pod
-from tests.tools.unit_pictures import as_pod
 
 
 async def shown() -> str:
@@ -50,12 +50,12 @@ async def test_it_prints_each_allocation_and_why_the_rest_is_pending(monkeypatch
 
 def test_the_reconciler_waits_for_the_claims_of_templates():
     """Else a pod might be decided before one of higher priority, whose claim is not made yet."""
-    state, made = DemoState(), pod("p", templates=("t",))
-    state.on_change(Listed("ResourceClaim"))
-    state.on_change(Replaced("Pod", (as_pod(made),), ()))
+    api, made = ApiServer(), pod("p", templates=("t",))
+    api.load([made])
+    state = DemoState(api)
     assert not state.claims_made
-    made["status"] = {"resourceClaimStatuses": [{"name": "t0", "resourceClaimName": "p-t"}]}
-    state.on_change(Changed("Pod", as_pod(made)))
+    status = {"resourceClaimStatuses": [{"name": "t0", "resourceClaimName": "p-t"}]}
+    api.update(POD, "default", "p", lambda found: {**found, "status": status}, subresource="status")
     assert state.claims_made
 
 
