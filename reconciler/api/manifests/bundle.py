@@ -16,7 +16,6 @@ from reconciler.api.objects.claims import (
     POD_CLAIM,
     DeviceClass,
     ResourceClaim,
-    ResourceClaimSpec,
     ResourceClaimTemplate,
 )
 from reconciler.api.objects.core import Namespace, Pod, PodResourceClaimStatus, is_live
@@ -24,13 +23,11 @@ from reconciler.api.objects.gangs import PodGroup, group_claims, unmade_claims
 from reconciler.api.objects.meta import ApiObject, ObjectKey, OwnerReference
 from reconciler.api.objects.semantics import EXTENDED_RESOURCES, Semantics
 from reconciler.api.objects.similar_names import suggestion
-from reconciler.api.objects.slices import ResourceSlice
 from reconciler.api.objects.storage import STORAGE
 from reconciler.api.objects.validating import subject_of
-from reconciler.api.validation.claims import check_derived
-from reconciler.api.validation.devices import check_node_resources
 from reconciler.api.validation.fields import Field, WrongType
 from reconciler.api.validation.kinds import Refuses
+from reconciler.api.validation.newer_fields import check_newer_fields
 from reconciler.api.validation.pods import check_claims, with_label_keys
 from reconciler.api.versions import reading
 from reconciler.api.versions.ignored import unknown_in
@@ -135,47 +132,8 @@ def _entry(document: Document, number: int, warnings: list[str], refuses: Refuse
         raw = with_label_keys(raw)
     warnings += [f"{document.origin}: {line}" for line in found]
     entry = Entry(document.origin, raw, reading.typed(raw), number)
-    if isinstance(entry.object, ResourceClaim):
-        _check_derived(raw, entry.object.spec, refuses)
-    elif isinstance(entry.object, ResourceClaimTemplate):
-        _check_derived(raw, entry.object.spec.spec, refuses)
-    elif isinstance(entry.object, ResourceSlice):
-        _check_node_resources(raw, entry.object)
+    check_newer_fields(raw, entry.object, refuses)
     return entry
-
-
-def _check_derived(raw: Mapping[str, Any], read: ResourceClaimSpec, refuses: Refuses) -> None:
-    """Raise Malformed for derived attributes of a claim or template that a server would refuse.
-
-    One that only does not compile is left to the decision, like a selector.
-    """
-    wants = [one for request in read.devices.requests for one in (request.exactly, *request.first_available)]
-    if not any(one is not None and one.derived_attributes for one in wants):
-        return  # as in most claims
-    of_template = raw["kind"] == "ResourceClaimTemplate"
-    for judges in (Refuses(), refuses):
-        root = Field(raw)
-        spec = root["spec"]["spec"] if of_template else root["spec"]
-        check_derived(spec["devices"], judges)
-        if not root.causes:
-            return
-    raise _refused(raw, root)
-
-
-def _check_node_resources(raw: Mapping[str, Any], read: ResourceSlice) -> None:
-    """Raise Malformed for uses of node resources that a server would refuse."""
-    if not any(device.node_allocatable_resources for device in read.spec.devices):
-        return  # as in most slices
-    root = Field(raw)
-    for device in root["spec"]["devices"].items():
-        check_node_resources(device)
-    if root.causes:
-        raise _refused(raw, root)
-
-
-def _refused(raw: Mapping[str, Any], root: Field) -> Malformed:
-    first, *others = [(cause.field, cause.message) for cause in root.causes]
-    return Malformed(subject_of(raw), *first, others)
 
 
 def _enter(known: dict[ObjectKey, Entry], entry: Entry) -> None:

@@ -358,10 +358,15 @@ def _draws(draws: fields.Field) -> None:
             fields.quantity(counter["value"])
             if counter["valueFrom"].present:
                 _source(counter)
-        draw["compatibilityGroups"].at_most(MAX_GROUPS)
-        groups: set[str] = set()
-        for group in draw["compatibilityGroups"].items():
-            group.unique(groups, group.text())
+        check_groups(draw["compatibilityGroups"])
+
+
+def check_groups(groups: fields.Field) -> None:
+    """Check the compatibility groups of a draw."""
+    groups.at_most(MAX_GROUPS)
+    seen: set[str] = set()
+    for group in groups.items():
+        group.unique(seen, group.text())
 
 
 def _source(counter: fields.Field) -> None:

@@ -37,7 +37,7 @@ def check_composite_group(root: Field, review: Review) -> None:
         return
     spec = root["spec"]
     _check_policy(spec, "minGroupCount")
-    _check_shared(spec)
+    check_shared(spec)
     if not spec["workloadRef"].present:
         spec["workloadRef"].required()
     old = review.old.get("spec") or {} if review.old is not None else spec.object()
@@ -64,7 +64,7 @@ def _check_templates(holder: Field, depth: int) -> None:
                 _check_group(template)
                 continue
             _check_policy(template, "minGroupCount")
-            _check_shared(template)
+            check_shared(template)
             if depth >= MAX_DEPTH:
                 template.invalid(f"templates may nest at most {MAX_DEPTH} levels")
             else:
@@ -74,7 +74,7 @@ def _check_templates(holder: Field, depth: int) -> None:
 def _check_group(spec: Field) -> None:
     """Check the spec of a PodGroup, or a template of one."""
     _check_policy(spec, "minCount")
-    _check_shared(spec)
+    check_shared(spec)
     check_claim_sources(spec["resourceClaims"], MAX_CLAIMS)
 
 
@@ -85,7 +85,7 @@ def _check_policy(spec: Field, count: str) -> None:
         policy["gang"][count].invalid("must be greater than zero")
 
 
-def _check_shared(spec: Field) -> None:
+def check_shared(spec: Field) -> None:
     """Check what groups of pods and groups of groups have in common."""
     topology = spec["schedulingConstraints"]["topology"]
     topology.at_most(MAX_TOPOLOGY)

@@ -36,6 +36,7 @@ def check_slice(root: fields.Field, review: Review) -> None:
     if spec["sharingAffinity"].items():
         _affinity(spec, review)
     of_devices.check_skipped_operations(spec["skipNodeOperations"])
+    check_partition_type(spec)
     if review.old is not None:
         _immutable(spec, fields.Field(review.old)["spec"])
 
@@ -92,6 +93,26 @@ def _shared_counters(sets: fields.Field) -> None:
                 of_devices.check_policy(counter["requestPolicy"], total)
             if counter["valueFrom"].present:
                 counter["valueFrom"].forbidden("only devices draw what requests say")
+
+
+def check_partition_type(spec: fields.Field) -> None:
+    """SL-6: each device that draws from counters has the attribute that tells its kind of partition."""
+    name, own = spec["partitionTypeAttribute"], spec["driver"].text() + "/"
+    if not name.present:
+        return
+    drawing = [device for device in spec["devices"].items() if device["consumesCounters"].items()]
+    if not drawing:
+        name.invalid("may only be set on a slice which declares devices that consume counters")
+    before = len(name.causes)
+    fields.fully_qualified_name(name)
+    for device in drawing if len(name.causes) == before else ():  # no device has such a name
+        attributes = device["attributes"].object()
+        found = attributes.get(name.text(), attributes.get(name.text().removeprefix(own)))
+        value = fields.Field(found, f"{device['attributes'].path}[{name.text()}]", name.causes)
+        if not value.present:
+            value.required("`partitionTypeAttribute` names this attribute")
+        elif not value["string"].present:
+            value.invalid("must be a string value because `partitionTypeAttribute` names this attribute")
 
 
 def _affinity(spec: fields.Field, review: Review) -> None:

@@ -62,11 +62,17 @@ def uses(use, resource="cpu"):
     return device(allowMultipleAllocations=True, capacity=capacity, nodeAllocatableResources={resource: use})
 
 
+def kinds(attributes):
+    drawing = {"name": "d", "consumesCounters": draws(1), "attributes": attributes}
+    return device_slice(partitionTypeAttribute="gpu.example.com/kind", devices=[drawing, {"name": "e"}])
+
+
 PER_CPU = {"capacityKey": "cpus", "capacityMultiplier": "1"}
 CPU = f"{D}.nodeAllocatableResources[cpu]"
 
 
 ACCEPTED = {
+    "a kind of partitions": kinds({"kind": {"string": "1g"}}),
     "a device that is CPUs by capacity": uses({"mapping": PER_CPU}),
     "a device that is huge pages": uses({"mapping": {"deviceMultiplier": "8"}}, "hugepages-2Mi"),
     "a device with overhead": uses({"overhead": {"perPod": "0", "perContainer": "100m"}}),
@@ -139,6 +145,18 @@ REFUSED = {
     "a use of what only containers request": (
         uses({"mapping": PER_CPU}, "ephemeral-storage"),
         f"{D}.nodeAllocatableResources[ephemeral-storage]: Invalid",
+    ),
+    "a kind of partitions without draws": (
+        device_slice(partitionTypeAttribute="d/kind"),
+        "spec.partitionTypeAttribute: Invalid",
+    ),
+    "a kind of partitions that a device does not have": (
+        kinds({}),
+        f"{D}.attributes[gpu.example.com/kind]: Required",
+    ),
+    "a kind of partitions that is no text": (
+        kinds({"kind": {"int": 1}}),
+        f"{D}.attributes[gpu.example.com/kind]: Invalid",
     ),
     "a use without mapping and overhead": (uses({}), f"{CPU}: Required"),
     "a mapping by capacity and by device": (

@@ -145,6 +145,41 @@ def test_a_use_of_node_resources_that_a_server_refuses_is_refused_here(said: str
     assert said in str(refused.problem)
 
 
+def scheduling(kind: str, **spec: Any) -> Object:
+    version = "v1beta1" if kind == "PodGroup" else "v1alpha3"
+    made = {"apiVersion": f"scheduling.k8s.io/{version}", "kind": kind, "metadata": {"name": "g"}}
+    return {**made, "spec": {"workloadRef": {"workloadName": "w", "templateName": "t"}, **spec}}
+
+
+def drawing(groups: list[str]) -> Object:
+    draw = {"counterSet": "g", "counters": {"m": {"value": "1"}}, "compatibilityGroups": groups}
+    return {"name": "a", "consumesCounters": [draw]}
+
+
+NEWER = {
+    "skipNodeOperations: Invalid": resource_slice(
+        "s", [device("a")], nodeName="n", skipNodeOperations=["NodePrepareResources"]
+    ),
+    "partitionTypeAttribute: Invalid": resource_slice(
+        "s", [device("a")], nodeName="n", partitionTypeAttribute="d/kind"
+    ),
+    "compatibilityGroups: Too many": resource_slice("s", [drawing(["a", "b", "c"])], nodeName="n"),
+    "compatibilityGroups[1]: Duplicate": resource_slice("s", [drawing(["a", "a"])], nodeName="n"),
+    "preemptionPolicy: Unsupported": scheduling("PodGroup", preemptionPolicy="Sometimes"),
+    "disruptionMode: Invalid": scheduling("CompositePodGroup", disruptionMode={"all": {}, "single": {}}),
+    "priority: Invalid": scheduling("PodGroup", priority=2 * 10**9),
+    "priorityClassName: Invalid": scheduling("CompositePodGroup", priorityClassName="No name"),
+    "workloadRef: expected an object": scheduling("PodGroup", workloadRef=5),
+}
+
+
+@pytest.mark.parametrize(("said", "raw"), NEWER.items(), ids=NEWER)
+def test_newer_fields_that_a_server_refuses_are_refused_here(said: str, raw: Object):
+    (refused,) = of_documents.bundle([Document(Origin("f"), raw)]).refused
+    assert f"{raw['kind']} " in str(refused.problem)
+    assert said in str(refused.problem)
+
+
 def test_a_refused_object_does_not_stop_the_others(tmp_path: Path):
     bad = "{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: bad}, spec: x}"
     bundle = bundle_of(tmp_path, a=f"{CLAIM % 'x'}\n---\n{bad}\n---\na: [\n---\n{CLAIM % 'y'}\n", b="a: b: c")
