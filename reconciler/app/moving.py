@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from msgspec import Struct
+
 from reconciler.aio.tasks import ShouldContinue
 from reconciler.allocation.gangs.kinds import Member
 from reconciler.analysis.capacity.layout import FleetLayout, fleet_layout
@@ -133,30 +135,23 @@ DECISIONS = 1_000
 """Decisions of one plan for one goal, after which it is given up"""
 
 
-class MovePlanner:
-    """Plans for all goals. With `allowed`, only moves that this controller may carry out."""
+class MovePlanner(Struct, eq=False):
+    """Plans for all goals. With `allowed`, only moves that this controller may carry out.
 
-    def __init__(
-        self,
-        ours: Ownership,
-        goals: Sequence[Target],
-        allowed: Allowed | None,
-        *,
-        most_moves: int,
-        moves_per_gain: int,
-    ) -> None:
-        """`most_moves` is that of a plan, `moves_per_gain` that of each of its steps."""
-        self._ours = ours
-        self._goals = goals
-        self._allowed = allowed
-        self._most_moves = most_moves
-        self._moves_per_gain = moves_per_gain
+    `most_moves` is that of a plan, `moves_per_gain` that of each of its steps.
+    """
+
+    _ours: Ownership
+    _goals: Sequence[Target]
+    _allowed: Allowed | None
+    most_moves: int
+    moves_per_gain: int
 
     def plan(self, question: Question, wanted: ShouldContinue) -> tuple[MovesAdvice, ...]:
         """Advice for each goal, in any thread. None for one without a name if nodes have one device each."""
         world, may_move = self._asked(question)
         found, layout = [], _layout_of(world)
-        limit = Limit(DECISIONS, self._most_moves, wanted)
+        limit = Limit(DECISIONS, self.most_moves, wanted)
         for target in self._targets(layout):
             try:
                 answer = defragment(target, world, layout=layout, may_move=may_move, limit=limit)
@@ -236,7 +231,7 @@ class MovePlanner:
         found, moves = [], 0
         for step in steps:
             moves += len(step.moves)
-            if moves > self._most_moves or len(step.moves) > self._moves_per_gain * step.gain:
+            if moves > self.most_moves or len(step.moves) > self.moves_per_gain * step.gain:
                 break
             found.append(step)
         return tuple(found)

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
+from msgspec import Struct
+
 from reconciler.allocation.placement.placing import Placement
 from reconciler.api.objects.claims import ResourceClaim, is_ours
 from reconciler.api.objects.core import Pod
@@ -50,19 +52,18 @@ class ExclusionAudit:
                 self._report(decisions.GroupModeChanged(one.driver, before, one.mode, held))
 
 
-class ReclaimedByScheduler:
-    """The claims that kube-scheduler decides."""
+class ReclaimedByScheduler(Struct, eq=False):
+    """The claims that kube-scheduler decides.
 
-    def __init__(
-        self, store: Store, roster: Roster, placement: Placement, report: Report, withdrawing: Container[str]
-    ) -> None:
-        """`withdrawing` has the uids of claims whose allocation this process is withdrawing."""
-        self._store = store
-        self._roster = roster
-        self._placement = placement
-        self._report = report
-        self._uids: dict[ObjectKey, str] = {}
-        self._withdrawing = withdrawing
+    `withdrawing` has the uids of claims whose allocation this process is withdrawing.
+    """
+
+    _store: Store
+    _roster: Roster
+    _placement: Placement
+    _report: Report
+    _withdrawing: Container[str]
+    _uids: dict[ObjectKey, str] = {}
 
     def __contains__(self, claim: object) -> bool:
         if not isinstance(claim, ResourceClaim) or self._uids.get(claim.key) != claim.metadata.uid:
@@ -115,7 +116,7 @@ class ReclaimedByScheduler:
         return f"node {node}: {'; '.join(reasons) or 'no known reason against it'}"
 
 
-class Audit:
+class Audit(Struct, eq=False):
     """Checks every device whose holders changed, and reports each double allocation once.
 
     Answers to our requests show claims in later versions than the watch has reached, so the other holder may
@@ -123,13 +124,12 @@ class Audit:
     while a plan may still fail.
     """
 
-    def __init__(self, store: Store, report: Report) -> None:
-        self._store = store
-        self._report = report
-        self._reported: dict[DeviceID, frozenset[ObjectKey]] = {}
-        self._suspected: dict[DeviceID, frozenset[ObjectKey]] = {}
-        self._ending: dict[DeviceID, frozenset[ObjectKey]] = {}
-        self._reached = 0
+    _store: Store
+    _report: Report
+    _reported: dict[DeviceID, frozenset[ObjectKey]] = {}
+    _suspected: dict[DeviceID, frozenset[ObjectKey]] = {}
+    _ending: dict[DeviceID, frozenset[ObjectKey]] = {}
+    _reached: int = 0
 
     @property
     def doubles(self) -> int:

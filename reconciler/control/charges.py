@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from functools import reduce
 
+from msgspec import Struct
+
 from reconciler.api.objects.core import Pod, claims_of
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.units import Roster
@@ -12,17 +14,16 @@ from reconciler.state.pods.placed import node_of
 from reconciler.state.store import Store
 
 
-class Charges:
+class Charges(Struct, eq=False):
     """Keeps the pods on nodes up to date, pod by pod and claim by claim."""
 
-    def __init__(self, store: Store, roster: Roster, nodes: Nodes) -> None:
-        self._store = store
-        self._roster = roster
-        self._nodes = nodes
-        self._counted: dict[ObjectKey, tuple[Pod, str]] = {}
-        """The pods as they were counted, and their nodes"""
-        self.assumed: dict[ObjectKey, str] = {}
-        """The decided nodes of pods, while not known to be written"""
+    _store: Store
+    _roster: Roster
+    _nodes: Nodes
+    _counted: dict[ObjectKey, tuple[Pod, str]] = {}
+    """The pods as they were counted, and their nodes"""
+    assumed: dict[ObjectKey, str] = {}
+    """The decided nodes of pods, while not known to be written"""
 
     def assume(self, key: ObjectKey, node: str) -> Hosted:
         """Count a pod on its decided node, until the pod itself names the node."""

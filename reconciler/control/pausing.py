@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterable
 
+from msgspec import Struct
+
 from reconciler.api.objects.changes import Changed, Notice, Refused, Removed, Replaced
 from reconciler.api.objects.core import ConfigMap
 from reconciler.api.objects.meta import ObjectKey
@@ -17,17 +19,18 @@ MOST_SHOWN = 80
 """Characters of its value that are reported."""
 
 
-class Pause:
-    """Reports that writes are paused or enabled, and keeps the units that a pause holds back."""
+class Pause(Struct, eq=False):
+    """Reports that writes are paused or enabled, and keeps the units that a pause holds back.
 
-    def __init__(self, reasons: PauseReasons, report: Report, put: Callable[[Unit], None]) -> None:
-        """`put` requeues a unit."""
-        self._reasons = reasons
-        self._report = report
-        self._put = put
-        self._held: set[Unit] = set()
-        self._sharing: set[Unit] = set()
-        """Units that left a claim to one that is held"""
+    `put` requeues a unit.
+    """
+
+    _reasons: PauseReasons
+    _report: Report
+    _put: Callable[[Unit], None]
+    _held: set[Unit] = set()
+    _sharing: set[Unit] = set()
+    """Units that left a claim to one that is held"""
 
     @property
     def paused(self) -> bool:

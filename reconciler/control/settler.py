@@ -7,6 +7,8 @@ FIT-12.
 
 from collections.abc import Awaitable, Callable, Sequence
 
+from msgspec import Struct
+
 from reconciler.allocation.placement.other_pods import Release
 from reconciler.api.objects.claims import ResourceClaim, is_ours
 from reconciler.api.objects.core import Pod, claims_of
@@ -24,14 +26,13 @@ from reconciler.state.nominations import HeldPlace, of_special
 from reconciler.state.on_demand import NOT_LISTED
 
 
-class Settler:
+class Settler(Struct, eq=False):
     """Writes plans. A plan is assumed until the answer of the server to its write is known."""
 
-    def __init__(self, intake: Intake, writer: Writer, report: Report) -> None:
-        self._intake = intake
-        self._writer = writer
-        self._report = report
-        self._busy: set[str] = set()
+    _intake: Intake
+    _writer: Writer
+    _report: Report
+    _busy: set[str] = set()
 
     def assume(self, plan: Plan) -> None:
         """Count a plan as held. Its write begins soon, so nobody takes it for one without an answer."""
@@ -138,13 +139,12 @@ def _version(pod: Pod) -> tuple[str, str]:
     return pod.metadata.uid, pod.metadata.resource_version
 
 
-class HandOver:
+class HandOver(Struct, eq=False):
     """Removes the gates of pods for which kube-scheduler is to make a claim (EXT-5)."""
 
-    def __init__(self, intake: Intake, pods: PodWriter) -> None:
-        self._intake = intake
-        self._pods = pods
-        self._unanswered: set[ObjectKey] = set()
+    _intake: Intake
+    _pods: PodWriter
+    _unanswered: set[ObjectKey] = set()
 
     async def release(self, pod: Pod, place: HeldPlace) -> None:
         """Pin a pod and remove its gate. Raises as `patch_pod`."""

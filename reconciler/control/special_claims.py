@@ -11,6 +11,8 @@ from datetime import UTC, datetime, timedelta
 from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import Struct
+
 from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.request_options import read_claims
 from reconciler.allocation.dra.selector_masks import evaluate_selectors
@@ -80,21 +82,18 @@ class HandOverTerms(NamedTuple):
     """How old our last allocation there must be, so that kube-scheduler has seen it"""
 
 
-class SpecialClaims:
+class SpecialClaims(Struct, eq=False):
     """Holds nodes for special claims, and knows when a gate may be removed. Nothing here awaits."""
 
-    def __init__(
-        self, store: Store, roster: Roster, nominating: "Nominating", terms: HandOverTerms | None
-    ) -> None:
-        """Without `terms` nothing is held: whoever replays decisions is told."""
-        self._store = store
-        self._roster = roster
-        self._nominating = nominating
-        self._given = terms
-        self._written: dict[PoolID, float] = {}
-        """When an allocation of ours was last seen to be new, the oldest first; no longer than it matters"""
-        self._handed: dict[ObjectKey, tuple[str, float]] = {}
-        """Pods that were handed over: uid, and until when at most, whatever their annotation says later"""
+    _store: Store
+    _roster: Roster
+    _nominating: "Nominating"
+    _given: HandOverTerms | None
+    """Without them nothing is held: whoever replays decisions is told"""
+    _written: dict[PoolID, float] = {}
+    """When an allocation of ours was last seen to be new, the oldest first; no longer than it matters"""
+    _handed: dict[ObjectKey, tuple[str, float]] = {}
+    """Pods that were handed over: uid, and until when at most, whatever their annotation says later"""
 
     @property
     def _terms(self) -> HandOverTerms:

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 
 import structlog
+from msgspec import Struct, field
 
 from reconciler.api.migrate.pods import Template, template_named
 from reconciler.api.migrate.special_claims import Resources
@@ -29,24 +30,23 @@ AGAIN = 30.0
 """Seconds after which the same template is tried again. It may exist, and its claims take a moment"""
 
 
-class TemplateMaker:
-    """Takes the place of the sink of all watches, notes pods without claims, and passes every change on."""
+class TemplateMaker(Struct, eq=False):
+    """Takes the place of the sink of all watches, notes pods without claims, and passes every change on.
 
-    def __init__(
-        self, intake: Intake, sink: Sink, client: Client, *, resources: Resources, leads: Callable[[], bool]
-    ) -> None:
-        """`resources` says what names stand for, `leads` whether this process may write."""
-        self._intake = intake
-        self._sink = sink
-        self._client = client
-        self._resources = resources
-        self._leads = leads
-        self._pods: set[ObjectKey] = set()
-        """Pods of which an entry has no claim yet"""
-        self._noted = asyncio.Event()
-        self._tried: dict[ObjectKey, float] = {}
-        """When each template was tried, by the clock of the loop"""
-        self._problems: dict[ObjectKey, str] = {}
+    `resources` says what names stand for, `leads` whether this process may write.
+    """
+
+    _intake: Intake
+    _sink: Sink
+    _client: Client
+    resources: Resources
+    leads: Callable[[], bool]
+    _pods: set[ObjectKey] = set()
+    """Pods of which an entry has no claim yet"""
+    _noted: asyncio.Event = field(default_factory=asyncio.Event)
+    _tried: dict[ObjectKey, float] = {}
+    """When each template was tried, by the clock of the loop"""
+    _problems: dict[ObjectKey, str] = {}
 
     def take(self, change: Notice) -> None:
         """The sink of every watch: apply the change, then note its pods."""
@@ -61,7 +61,7 @@ class TemplateMaker:
         await self._intake.listed.wait()
         while True:
             await self._noted.wait()
-            if self._leads():
+            if self.leads():
                 await self._make_all()
             if not self._pods:
                 self._noted.clear()
@@ -83,7 +83,7 @@ class TemplateMaker:
                 self._pods.discard(key)
             elif self._intake.nodes.residents.namespaces.labels_of(key.namespace).get(LABEL) == "true":
                 for name in names:
-                    template = template_named(name, self._resources)
+                    template = template_named(name, self.resources)
                     if template is not None and template.wanted.device_class in classes:
                         wanted[ObjectKey(key.namespace, name)] = template
         now = asyncio.get_running_loop().time()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import structlog
+from msgspec import Struct
 
 from reconciler.allocation.reason_table import remedy
 from reconciler.api.objects.claims import ResourceClaim
@@ -198,19 +199,18 @@ PAUSE_SECONDS = 5.0
 """Between two checks. A claim is reported at the second one: its pod may be created after it"""
 
 
-class UnmanagedClaims:
-    """Checks all pending claims periodically, and reports each unmanaged one once."""
+class UnmanagedClaims(Struct, eq=False):
+    """Checks all pending claims periodically, and reports each unmanaged one once.
 
-    def __init__(
-        self, intake: Intake, ours: Ownership, *, record: Callable[[Iterable[Notice]], None], version: str
-    ) -> None:
-        """`record` takes Events; `version` is the API version of claims on the API server."""
-        self._intake = intake
-        self._ours = ours
-        self._record = record
-        self._version = version
-        self._seen: set[str] = set()
-        self._reported: set[str] = set()
+    `record` takes Events; `version` is the API version of claims on the API server.
+    """
+
+    _intake: Intake
+    _ours: Ownership
+    record: Callable[[Iterable[Notice]], None]
+    version: str
+    _seen: set[str] = set()
+    _reported: set[str] = set()
 
     async def run(self) -> None:
         """Check until cancelled."""
@@ -223,7 +223,7 @@ class UnmanagedClaims:
         """Report the claims that were unmanaged at the previous check, too."""
         found = {claim.metadata.uid: claim for claim in self._unmanaged()}
         new = (found.keys() & self._seen) - self._reported
-        self._record([self._notice(claim) for uid, claim in found.items() if uid in new])
+        self.record([self._notice(claim) for uid, claim in found.items() if uid in new])
         for uid in sorted(new):
             log.warning("claim is not managed", claim=str(found[uid].key))
         self._seen = set(found)
@@ -241,5 +241,5 @@ class UnmanagedClaims:
             f"claim {claim.key} stays pending: it has neither the label {MANAGED}=true nor a pod with the "
             f"scheduling gate {GATE}, and the embedded server has no other allocator. {remedy(NOT_MANAGED)}"
         )
-        regarding = Regarding(self._version, "ResourceClaim", claim.key, claim.metadata.uid)
+        regarding = Regarding(self.version, "ResourceClaim", claim.key, claim.metadata.uid)
         return Notice(regarding, NOT_MANAGED, text, "")

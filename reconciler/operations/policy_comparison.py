@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 import structlog
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.aio.tasks import Closed, ShouldContinue, WorkerThread
@@ -179,31 +179,30 @@ SHOWN = 12
 """Shapes of the demand on the page"""
 
 
-class PolicyComparison:
-    """The standing comparison of all policies with the decisions that are made."""
+class PolicyComparison(Struct, eq=False):
+    """The standing comparison of all policies with the decisions that are made.
 
-    def __init__(
-        self, store: Store, policies: PoliciesInUse, *, seconds: float, clock: Callable[[], float]
-    ) -> None:
-        """`seconds` are between two samples at least."""
-        self._store = store
-        self._policies = policies
-        self._seconds = seconds
-        self._clock = clock
-        self._due = 0.0
-        self._sample: Sample | None = None
-        self._offered = asyncio.Event()
-        self._worker = WorkerThread("policies")
-        self.samples = 0
-        """Decisions that were compared"""
-        self.choices: Counter[tuple[str, str]] = Counter()
-        """(policy, choice) -> decisions"""
-        self.lost: dict[str, float] = dict.fromkeys(POLICIES, 0.0)
-        """Policy -> places that its choices cost the demand"""
+    `seconds` are between two samples at least.
+    """
+
+    _store: Store
+    _policies: PoliciesInUse
+    seconds: float
+    clock: Callable[[], float]
+    _due: float = 0.0
+    _sample: Sample | None = None
+    _offered: asyncio.Event = field(default_factory=asyncio.Event)
+    _worker: WorkerThread = field(default_factory=lambda: WorkerThread("policies"))
+    samples: int = 0
+    """Decisions that were compared"""
+    choices: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """(policy, choice) -> decisions"""
+    lost: dict[str, float] = field(default_factory=lambda: dict.fromkeys(POLICIES, 0.0))
+    """Policy -> places that its choices cost the demand"""
 
     def offer(self, asked: Decide, answer: Granted | Refusal) -> None:
         """Take a decision from the present state as a sample if one is due, before it is assumed."""
-        if self._clock() < self._due or self._sample is not None:
+        if self.clock() < self._due or self._sample is not None:
             return
         if not isinstance(answer, Granted) or asked.together is not None:
             return
@@ -224,7 +223,7 @@ class PolicyComparison:
         await self._offered.wait()
         self._offered.clear()
         assert self._sample is not None
-        began = self._clock()
+        began = self.clock()
         try:
             self._count(await self._worker.run(partial(_compare, self._sample, self._policies())))
         except (Unfinished, Closed):
@@ -233,7 +232,7 @@ class PolicyComparison:
             # A missing comparison must not stop the reconciler.
             log.exception("policy comparison failed")
         finally:
-            self._due = self._clock() + max(self._seconds, (self._clock() - began) / SHARE)
+            self._due = self.clock() + max(self.seconds, (self.clock() - began) / SHARE)
             self._sample = None
 
     def signals(self) -> Signals:

@@ -44,16 +44,15 @@ from reconciler.state.pods.placed import allocation_of, pinned_to
 from reconciler.state.pods.terms import follows_others
 
 
-class GangWriter:
+class GangWriter(Struct, eq=False):
     """Writes to the claims and pods of gangs. Each request names the version that it was decided from."""
 
-    def __init__(self, intake: Intake, claims: Writer, pods: PodWriter, report: Report) -> None:
-        self._intake = intake
-        self._claims = claims
-        self._pods = pods
-        self._report = report
-        self._unanswered: dict[ObjectKey, gangs.GangKey] = {}
-        """Pods whose patch has no answer: it may still arrive"""
+    _intake: Intake
+    _claims: Writer
+    _pods: PodWriter
+    _report: Report
+    _unanswered: dict[ObjectKey, gangs.GangKey] = {}
+    """Pods whose patch has no answer: it may still arrive"""
 
     def is_unanswered(self, pod: ObjectKey) -> bool:
         """Whether a patch of a pod may still arrive."""

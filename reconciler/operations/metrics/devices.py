@@ -7,7 +7,7 @@ from typing import TypeVar
 from weakref import ref
 
 import numpy as np
-from msgspec import Struct
+from msgspec import Struct, field
 
 from kernels.types import Codes, Mask, Rows
 from reconciler.aio.tasks import WorkerThread
@@ -57,25 +57,25 @@ class _FleetIndex(Struct, frozen=True):
     """Position in `drivers`, scale, and its (m,) counter sets"""
 
 
-class Capacity:
+class Capacity(Struct, eq=False):
     """Counts on request and caches the result until the snapshot changes.
 
     A changed fleet costs a look at each pool, in several steps. A changed allocation costs a few passes over
     arrays.
+
+    `ready` tells whether all objects were listed. Before that, nothing is counted.
     """
 
-    def __init__(self, snapshot: Callable[[], Snapshot], *, ready: Callable[[], bool] = lambda: True) -> None:
-        """`ready` tells whether all objects were listed. Before that, nothing is counted."""
-        self._snapshot = snapshot
-        self._ready = ready
-        self._topology: ref[Topology] | None = None
-        self._index: _FleetIndex | None = None
-        self._version = -1
-        self.holdings = Holdings({}, {})
+    _snapshot: Callable[[], Snapshot]
+    ready: Callable[[], bool] = lambda: True
+    _topology: ref[Topology] | None = None
+    _index: _FleetIndex | None = None
+    _version: int = -1
+    holdings: Holdings = field(default_factory=lambda: Holdings({}, {}))
 
     async def refresh(self) -> None:
         """Update `holdings`. If cancelled, they stay unchanged."""
-        if not self._ready():
+        if not self.ready():
             return
         snapshot = self._snapshot()
         if snapshot.version == self._version:
@@ -191,22 +191,23 @@ def _counters(capacity: Capacity, which: int) -> Values:
 _Series = Iterator[tuple[tuple[str, ...], float]]
 
 
-class ProfileFits:
-    """How many more devices of each profile fit. The solver caches earlier searches."""
+class ProfileFits(Struct, eq=False):
+    """How many more devices of each profile fit. The solver caches earlier searches.
 
-    def __init__(self, snapshot: Callable[[], Snapshot], *, ready: Callable[[], bool]) -> None:
-        """`ready` tells whether all objects were listed."""
-        self._snapshot = snapshot
-        self._ready = ready
-        self._worker = WorkerThread("profile fits")
-        self._gauge = Gauge(Solver())
-        self._version = -1
-        self.lines: list[Line] = []
-        """One per driver, for the drivers with most devices"""
+    `ready` tells whether all objects were listed.
+    """
+
+    _snapshot: Callable[[], Snapshot]
+    ready: Callable[[], bool]
+    _worker: WorkerThread = field(default_factory=lambda: WorkerThread("profile fits"))
+    _gauge: Gauge = field(default_factory=lambda: Gauge(Solver()))
+    _version: int = -1
+    lines: list[Line] = []
+    """One per driver, for the drivers with most devices"""
 
     async def refresh(self) -> None:
         """Update `lines`, unless an update is running. If cancelled, they stay unchanged."""
-        if not self._ready() or self._worker.busy:
+        if not self.ready() or self._worker.busy:
             return
         snapshot = self._snapshot()
         if snapshot.version == self._version:
@@ -262,18 +263,17 @@ OBJECTS_AT_ONCE = 1024
 T = TypeVar("T")
 
 
-class ObjectCounts:
+class ObjectCounts(Struct, eq=False):
     """The claims and slices of a shard. Before all kinds are listed, nothing is counted."""
 
-    def __init__(self, intake: Intake, ours: Ownership) -> None:
-        self._intake = intake
-        self._ours = ours
-        self.claims: dict[str, int] = {}
-        """State -> claims"""
-        self.slices: dict[str, int] = {}
-        """How nodes are selected -> slices"""
-        self.oldest: float | None = None
-        """When the oldest claim was created that we have to allocate, in seconds since 1970"""
+    _intake: Intake
+    _ours: Ownership
+    claims: dict[str, int] = {}
+    """State -> claims"""
+    slices: dict[str, int] = {}
+    """How nodes are selected -> slices"""
+    oldest: float | None = None
+    """When the oldest claim was created that we have to allocate, in seconds since 1970"""
 
     def readings(self) -> list[Reading]:
         """Refresh before."""
