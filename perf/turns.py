@@ -35,7 +35,7 @@ from reconciler.control.loop import Reconciler
 from reconciler.control.units import Unit
 from reconciler.control.waiting import Pending
 from reconciler.operations.log_setup import LOGGER, configure
-from reconciler.operations.metrics.meters import Meters, NoTraces
+from reconciler.operations.metrics.meters import Meters, Traces
 from reconciler.operations.telemetry import reporter as make_reporter
 from reconciler.state.store import Store
 from tests.tools.burst_loop import OURS, handler_of_claims
@@ -172,7 +172,7 @@ async def _take_turns(
             if len(turns.devices) == len(claims):
                 done.set()
 
-    reporter = make_reporter(Random(1).random, Meters(process=False), NoTraces(), [told])
+    reporter = make_reporter(Random(1).random, Meters(process=False), Traces(), [told])
     loop, store = asyncio.get_running_loop(), Store(Semantics())
     queue: Queue[Unit] = Queue(base=1.0, cap=1.0, random=Random(0).random)
     kinds = ("ResourceSlice", "DeviceClass", "Node", "Pod", "ResourceClaim")

@@ -17,7 +17,7 @@ from reconciler.cluster.kinds import Resource
 from reconciler.cluster.transport import GuardedTransport, Transport, never
 from reconciler.ha.campaign import FencedTransport, Leases
 from reconciler.ha.elector import Elector
-from reconciler.operations.metrics.meters import Metered, NoTraces, tracing
+from reconciler.operations.metrics.meters import Metered, Traces, tracing
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.telemetry import Telemetry
 from reconciler.settings import Settings
@@ -70,7 +70,7 @@ class Foundation(Struct, frozen=True):
     """None if no Lease decides who writes"""
     transport: Transport
     """The transport of every request: writes are fenced without the Lease, and refused in shadow mode"""
-    traces: NoTraces
+    traces: Traces
     telemetry: Telemetry
 
     def connection(self, transport: Transport, watched: Iterable[Resource] = ()) -> Connection:

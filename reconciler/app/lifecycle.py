@@ -44,7 +44,7 @@ from reconciler.control.shadow import Shadow
 from reconciler.control.template_maker import TemplateMaker
 from reconciler.errors import Gone, ReconcilerError
 from reconciler.operations.journal.recording import Recorder
-from reconciler.operations.metrics.meters import NoTraces
+from reconciler.operations.metrics.meters import Traces
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.telemetry import TaskHealth, reporter
 from reconciler.settings import Settings
@@ -68,7 +68,7 @@ class Parts(Struct, frozen=True):
     task_health: TaskHealth
     """Records every job that ends"""
     recorder: Recorder | None
-    traces: NoTraces
+    traces: Traces
 
 
 def template_maker_of(

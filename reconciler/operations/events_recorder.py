@@ -194,22 +194,13 @@ class EventInbox:
 
     def on_decision(self, decision: Decision) -> None:
         """Add a decision, unless no Event tells of its kind."""
-        match decision:
-            case Waits():
-                self.lasting.add(decision)
-            case (
-                decisions.Allocated()
-                | decisions.DevicesGiven()
-                | decisions.Ungated()
-                | Evicted()
-                | MoveEvicted()
-                | MovesAborted()
-            ):
-                if not self.outcomes.full():
-                    self.outcomes.put_nowait(decision)
-            case decisions.HeldTwice() | decisions.ExclusionViolated() | decisions.AllocationUnreadable():
-                if not self.findings.full():
-                    self.findings.put_nowait(decision)
+        if isinstance(decision, Waits):
+            self.lasting.add(decision)
+        elif isinstance(decision, Outcome):
+            if not self.outcomes.full():
+                self.outcomes.put_nowait(decision)
+        elif isinstance(decision, Finding) and not self.findings.full():
+            self.findings.put_nowait(decision)
 
 
 ALLOCATED, UNGATED = "Allocated", "Ungated"

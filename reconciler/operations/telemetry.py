@@ -17,10 +17,10 @@ from reconciler.control.decisions.declaration import Decision, LoggedField, Repo
 from reconciler.operations.metrics import catalogue as of
 from reconciler.operations.metrics.meters import (
     Meters,
-    NoTraces,
     Reading,
     Readings,
     Refresh,
+    Traces,
     labelled,
     metrics_routes,
     single,
@@ -161,7 +161,7 @@ class TaskHealth:
 
 
 def reporter(
-    random: Callable[[], float], meters: Meters, traces: NoTraces, listeners: Iterable[Report]
+    random: Callable[[], float], meters: Meters, traces: Traces, listeners: Iterable[Report]
 ) -> Reporter:
     """Reports decisions: each is logged and counted, then the `listeners` get it in their order."""
 

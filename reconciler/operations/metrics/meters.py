@@ -5,11 +5,11 @@ traces.
 import asyncio
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from datetime import UTC, datetime
 from importlib.metadata import version
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import prometheus_client as prometheus
 import structlog
@@ -312,57 +312,41 @@ def trace_provider() -> "TracerProvider":
     return made
 
 
-class NoTraces:
-    """Creates no spans."""
+class Traces:
+    """Creates spans, if there is a provider. Those of one reconcile are connected: each one is a task."""
 
-    def turn(self, _unit: object) -> AbstractContextManager[None]:
-        """See `Traces.turn`."""
-        return _NO_SPAN
-
-    def answered(self, _reason: str, _seconds: float, _decision_id: str) -> None:
-        """See `Traces.answered`."""
-
-    def transport(self, behind: Transport) -> Transport:
-        """See `Traces.transport`."""
-        return behind
-
-    async def close(self) -> None:
-        """See `Traces.close`."""
-
-
-class Traces(NoTraces):
-    """Creates spans. Spans of one reconcile are connected, because each reconcile is a task."""
-
-    def __init__(self, source: "TracerProvider") -> None:
+    def __init__(self, source: "TracerProvider | None" = None) -> None:
         self._source = source
-        self._tracer = source.get_tracer(SERVICE)
+        self._tracer = None if source is None else source.get_tracer(SERVICE)
 
-    @contextmanager
-    def turn(self, unit: object) -> Iterator[None]:
+    def turn(self, unit: object) -> AbstractContextManager[Any]:
         """The span of a reconcile, with its object and its error."""
-        with self._tracer.start_as_current_span("turn", attributes={"dra.unit": str(unit)}):
-            yield
+        if self._tracer is None:
+            return _NO_SPAN
+        return self._tracer.start_as_current_span("turn", attributes={"dra.unit": str(unit)})
 
     def answered(self, reason: str, seconds: float, decision_id: str) -> None:
         """The span of a decision that has just ended."""
-        end = int(datetime.now(UTC).timestamp() * 1e9)
-        attributes = {"dra.decision_id": decision_id, "dra.result": reason or "granted"}
-        span = self._tracer.start_span("decide", attributes=attributes, start_time=end - int(seconds * 1e9))
-        span.end(end)
+        if self._tracer is not None:
+            end = int(datetime.now(UTC).timestamp() * 1e9)
+            about = {"dra.decision_id": decision_id, "dra.result": reason or "granted"}
+            span = self._tracer.start_span("decide", attributes=about, start_time=end - int(seconds * 1e9))
+            span.end(end)
 
     def transport(self, behind: Transport) -> Transport:
         """The transport with a span for each request."""
-        return _Traced(behind, self._tracer)
+        return behind if self._tracer is None else _Traced(behind, self._tracer)
 
     async def close(self) -> None:
         """Export the remaining spans, in a thread because the collector may be unreachable."""
-        await asyncio.to_thread(self._source.force_flush, int(FLUSH_SECONDS * 1000))
-        await asyncio.to_thread(self._source.shutdown)
+        if self._source is not None:
+            await asyncio.to_thread(self._source.force_flush, int(FLUSH_SECONDS * 1000))
+            await asyncio.to_thread(self._source.shutdown)
 
 
-def tracing() -> NoTraces:
-    """`Traces` if the environment names where they go. Raises Rejected if the SDK is not installed."""
-    return Traces(trace_provider()) if any(map(os.environ.get, ENDPOINTS)) else NoTraces()
+def tracing() -> Traces:
+    """Traces, if the environment names where they go. Raises Rejected if the SDK is not installed."""
+    return Traces(trace_provider() if any(map(os.environ.get, ENDPOINTS)) else None)
 
 
 class _Traced:
