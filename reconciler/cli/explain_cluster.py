@@ -107,25 +107,19 @@ def pod_of_plugin(
         return found
     part = serving(pod).offline(objects, intake.store.pods.values(), options)
     notes = [] if pod.gated else [_UNGATED]
-    if (why := part.refusal(pod)) is not None:
-        explanation = part.explain(pod, _anywhere, explaining.nothing)
-        return explaining.Situation(explanations=[explaining.with_refusal(explanation, why)], notes=notes)
-    snapshot = intake.store.snapshot()
+    snapshot, why = intake.store.snapshot(), part.refusal(pod)
     try:
         choice = intake.placement.for_pod(pod, (), snapshot, offered=part.offered)
     except Rejected as exc:
-        explanation = part.explain(pod, _anywhere, explaining.nothing)
-        refusal = PodRefusal(refusal_reason(exc), str(exc))
-        return explaining.Situation(explanations=[explaining.with_refusal(explanation, refusal)], notes=notes)
+        why = why or PodRefusal(refusal_reason(exc), str(exc))
+    if why is not None:
+        explanation = part.explain(pod, lambda _: True, explaining.nothing)
+        return explaining.Situation(explanations=[explaining.with_refusal(explanation, why)], notes=notes)
     names = snapshot.topology.nodes.keys() if choice.nodes is None else frozenset(choice.nodes)
     explanation = part.explain(
         pod, names.__contains__, lambda: intake.placement.left_out(pod, (), snapshot, offered=part.offered)
     )
     return explaining.Situation(explanations=[explanation], notes=notes)
-
-
-def _anywhere(_: str) -> bool:
-    return True
 
 
 async def ask_cluster(
@@ -138,24 +132,24 @@ async def ask_cluster(
     policies: Policies,
 ) -> explaining.Situation:
     """List a cluster, and return the questions about a claim or pod. Raises ReconcilerError or OSError."""
-    if not of_pod:
-        raws, held = split_held_room(await list_objects(KINDS, connection, volumes=True))
-        return on_cluster(raws, rules, key, of_pod=False, policies=policies, held=held)
     refused: Rejected | None = None
     try:
         raws, held = split_held_room(await list_objects(KINDS, connection, volumes=True))
     except Rejected as exc:  # a server without claims may have devices of a plugin
+        if not of_pod:
+            raise
         refused, (raws, held) = exc, split_held_room(await list_objects(("Node", "Pod"), connection))
-    if (plugin := next(filter(None, map(serving, _named(raws, key))), None)) is not None:
+    named = list(_named(raws, key)) if of_pod else []
+    if (plugin := next(filter(None, map(serving, named)), None)) is not None:
         kinds = tuple(model.__name__ for model in plugin.models.values())
         raws += await list_objects(kinds, connection._replace(held_room=()))
         known = list(read_valid(one for one in raws if one["kind"] in {"Node", "DeviceClass", *kinds}))
         first = classes_first(known)
-        if any(serving(pod, first) for pod in _named(raws, key)):
+        if any(serving(pod, first) for pod in named):
             return pod_of_plugin(raws, known, rules, key, options)
     if refused is not None:
         raise refused
-    return on_cluster(raws, rules, key, of_pod=True, policies=policies, held=held)
+    return on_cluster(raws, rules, key, of_pod=of_pod, policies=policies, held=held)
 
 
 def on_cluster(
