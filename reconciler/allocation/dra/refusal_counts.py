@@ -111,8 +111,8 @@ def _tally(option: RequestOption, snapshot: Snapshot, reach: NodeReach) -> Tally
                 continue
             if name in _KEPT:
                 kept += [text for text in [_KEPT[name](rows[~passed], snapshot)] if text]
-            if name == COUNTERS and match_in_fleet(option, snapshot).asks is not None:
-                kept.append("preview: the request says how much of the counters it draws")
+            if name in (CAPACITY, COUNTERS):
+                kept += _by_request(option, name, rows[~passed], snapshot)
             if name == EXCLUSION:
                 excluded = rows[~passed]
                 kept += _untold(option, excluded, snapshot)
@@ -122,7 +122,14 @@ def _tally(option: RequestOption, snapshot: Snapshot, reach: NodeReach) -> Tally
         gates.append(Gate(name, len(rows)))
     trail, serial = snapshot.occupancy.trail, snapshot.occupancy.serial
     most = _most_on_one_node(rows, snapshot, reach)
-    return Tally(tuple(gates), rows, most, excluded, unready, off, trail, serial, tuple(kept))
+    return Tally(tuple(gates), rows, most, excluded, unready, off, trail, serial, tuple(dict.fromkeys(kept)))
+
+
+def _by_request(option: RequestOption, name: str, rows: Rows, snapshot: Snapshot) -> Iterator[str]:
+    """That the request says how much some devices draw, if that stops one of them."""
+    asks = match_in_fleet(option, snapshot).asks
+    if asks is not None and (name == COUNTERS or asks.refused[rows].any()):
+        yield "preview: the request says how much of the counters it draws"
 
 
 def _untold(option: RequestOption, rows: Rows, snapshot: Snapshot) -> Iterator[str]:

@@ -275,7 +275,7 @@ def _capacity_of_device(row: int, option: RequestOption, snapshot: Snapshot) -> 
     if taken is None:
         return f"{name} does not have the requested capacity"
     if (asks := match_in_fleet(option, snapshot).asks) is not None and asks.refused[row]:
-        return f"the counters of {name} or their request policies do not allow the requested amount"
+        return f"the counters of {name} or their request policies do not allow the requested amount (preview)"
     consumed = snapshot.occupancy.consumed.get(row, {})
     short = [
         f"{amount(consumed.get(key, 0) + wanted.nanos - taken.total[key])} {key}"

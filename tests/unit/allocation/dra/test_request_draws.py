@@ -164,7 +164,7 @@ def test_without_the_gate_the_capacity_is_unknown_and_the_refusal_names_the_gate
     ("much", "reason", "words"),
     [
         ("50G", Reason.COUNTERS, "0 fit the remaining counters (preview"),
-        ("61G", Reason.NEVER, "0 have enough capacity"),
+        ("61G", Reason.NEVER, "0 have enough capacity (preview"),
     ],
 )
 def test_a_refusal_says_whether_the_counters_or_their_policy_stop_it(much: str, reason: Reason, words: str):

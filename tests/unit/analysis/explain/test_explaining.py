@@ -9,8 +9,9 @@ from reconciler.analysis.explain.explain import as_json, explain
 from reconciler.analysis.explain.shortage import Conflict, Relaxation
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted
+from reconciler.api.objects.semantics import SHARED_CAPACITY
 from tests.tools.allocation_strategies import contests
-from tests.tools.allocation_world import World, asks, decide
+from tests.tools.allocation_world import NEW, World, asks, decide
 from tests.tools.builders import (
     Object,
     claim,
@@ -240,3 +241,21 @@ def test_a_conflict_names_requests_and_constraints_and_how_many_devices_fit():
     assert "these cannot hold together: r1, r3, distinct d/gpu" in explanation.short()
     found = as_json(explanation)["constraintsNotTogether"]
     assert found == [{"claim": "default/c", "constraint": "distinct d/gpu"}]
+
+
+def test_what_the_rules_of_a_preview_refuse_says_that_it_is_one():
+    """A request policy of a counter, by shared consumable capacity."""
+    counters = counter_slice("t", {"port": {"bandwidth": 0}}, slices=2, nodeName="n")
+    policy = {"default": "1G", "validRange": {"min": "1G", "max": "60G"}}
+    counters["spec"]["sharedCounters"][0]["counters"]["bandwidth"] = {
+        "value": "100G",
+        "requestPolicy": policy,
+    }
+    draws = [
+        {"counterSet": "port", "counters": {"bandwidth": {"valueFrom": {"capacityName": "d/bandwidth"}}}}
+    ]
+    port = [counters, resource_slice("s", [device("vf", consumesCounters=draws)], slices=2, nodeName="n")]
+    wanted = claim("c", request(capacity={"d/bandwidth": "61G"}))
+    rules = replace(NEW, gates=NEW.gates | {SHARED_CAPACITY})
+    (miss,) = explanation_of(World(port, [wanted], [], rules=rules)).nearest
+    assert "request policies do not allow the requested amount (preview)" in str(miss)
