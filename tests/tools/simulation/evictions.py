@@ -9,7 +9,7 @@ from reconciler.api.objects.claims import ALLOCATED_AT
 from reconciler.api.objects.core import GATE
 from reconciler.api.objects.gangs import GANG, SIZE
 from reconciler.api.objects.meta import DeviceID, ObjectKey
-from reconciler.api.validation.served_kinds import BUDGET, CLAIM, POD
+from reconciler.api.validation.served_kinds import BUDGET, CLAIM, POD, POD_GROUP
 from reconciler.control.decisions.allocating import Allocated
 from reconciler.control.decisions.declaration import Decision
 from reconciler.control.decisions.every import (
@@ -22,6 +22,7 @@ from reconciler.control.decisions.every import (
 )
 from reconciler.embedded import ApiServer
 from reconciler.state.nominations import Nominee, NomineeKind
+from tests.tools.gangs import pod_group
 from tests.tools.simulation.audit.claims import claims_of
 from tests.tools.simulation.audit.history import STALE
 from tests.tools.simulation.fleet import Object
@@ -30,6 +31,8 @@ from tests.tools.small_fleet import budget
 
 URGENT = "urgent"
 """The PriorityClass whose pods may preempt"""
+OF_GROUP = ("priority", "priorityClassName", "preemptionPolicy")
+"""What a PodGroup says for its pods"""
 TEAMS = ("x", "y")
 """Each has a budget, or none"""
 
@@ -66,9 +69,9 @@ class Evictions:
         """Note who waits, and count as the disruption controller does who may be evicted."""
         pods = [record.object for record in self._api.store[POD].scan("")]
         self._pods = {pod["metadata"]["name"]: pod for pod in pods}
-        for pod in filter(_may_preempt, pods):
-            if self._waits(pod):
-                self._waited[pod["metadata"]["uid"]] = self._now(), _priority(pod)
+        for pod in pods:
+            if _may_preempt(spec := self._ranked(pod)) and self._waits(pod):
+                self._waited[pod["metadata"]["uid"]] = self._now(), _priority(spec)
         for team in self._least:
             running = [pod for pod in pods if _team(pod) == team and _runs(pod)]
             allowed = max(len(running) - self._least[team], 0)
@@ -98,7 +101,7 @@ class Evictions:
         pods = [record.object for record in self._api.store[POD].scan("")]
         recently = self._now() - STALE  # it may not know yet that nobody waits any more
         if any(owns(nominee, victim) for nominee in self._held) or not any(
-            at >= recently and wants > _priority(victim) for at, wants in self._waited.values()
+            at >= recently and wants > _priority(self._ranked(victim)) for at, wants in self._waited.values()
         ):
             moves = list(problems_of_move(victim, frozenset(self._held), frozenset(self._moving)))
             if moves:
@@ -128,6 +131,13 @@ class Evictions:
         left = sum(pod["metadata"]["uid"] != uid for pod in others)
         if left < self._least[team]:
             yield f"{left} running pods are left of team {team}, and its budget wants {self._least[team]}"
+
+    def _ranked(self, pod: Any) -> Any:
+        """The spec of a pod, with what its PodGroup says of preempting."""
+        name = pod["spec"].get("schedulingGroup", {}).get("podGroupName")
+        record = self._api.store[POD_GROUP].get(f"default/{name}") if name else None
+        said = record.object["spec"] if record is not None else {}
+        return pod["spec"] | {key: said[key] for key in OF_GROUP if key in said}
 
     def _waits(self, pod: Any) -> bool:
         """Whether a gated pod has a claim without devices."""
@@ -180,15 +190,24 @@ class Evictions:
 def teamed(pod: Object, random: Random) -> Object:
     """A pod of a team. Many of high priority are of the class that may preempt."""
     labels = {"team": random.choice(TEAMS)} if random.random() < 0.7 else {}
-    may = _priority(pod) > 0 and random.random() < 0.7
+    may = _priority(pod["spec"]) > 0 and random.random() < 0.7
     spec = {**pod["spec"], "priorityClassName": URGENT} if may else pod["spec"]
     if random.random() < 0.1:
         spec = {**spec, "preemptionPolicy": "Never"}
     return {**pod, "metadata": {**pod["metadata"], "labels": labels}, "spec": spec}
 
 
-def _may_preempt(pod: Any) -> bool:
-    spec = pod["spec"]
+def of_group(pod: Object) -> list[Object]:
+    """A pod; or one whose PodGroup, which is no gang, says its priority and class: that it may preempt."""
+    name, spec = pod["metadata"]["name"], dict(pod["spec"])
+    if spec.get("priorityClassName") != URGENT or Random(f"group of {name}").random() < 0.6:
+        return [pod]
+    group = pod_group(name, None)
+    group["spec"] |= {key: spec.pop(key) for key in OF_GROUP if key in spec}
+    return [group, {**pod, "spec": {**spec, "schedulingGroup": {"podGroupName": name}}}]
+
+
+def _may_preempt(spec: Any) -> bool:
     return (
         spec.get("priorityClassName") == URGENT
         and spec.get("preemptionPolicy") != "Never"
@@ -196,8 +215,8 @@ def _may_preempt(pod: Any) -> bool:
     )
 
 
-def _priority(pod: Any) -> int:
-    return int(pod["spec"].get("priority") or 0)
+def _priority(spec: Any) -> int:
+    return int(spec.get("priority") or 0)
 
 
 def _team(pod: Any) -> str | None:

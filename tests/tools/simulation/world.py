@@ -8,7 +8,7 @@ from random import Random
 from reconciler.api.validation.served_kinds import CLAIM, POD
 from tests.tools.simulation import demand
 from tests.tools.simulation.audit.claims import claims_of
-from tests.tools.simulation.evictions import teamed
+from tests.tools.simulation.evictions import of_group, teamed
 from tests.tools.simulation.fleet import Object
 from tests.tools.simulation.gangs import Gangs
 from tests.tools.simulation.ground import Ground
@@ -157,6 +157,9 @@ class World:
             priority, zone = priority if self.ground.made >= FIRST else 0, None
         made = demand.pod(self.ground.name("p"), claims, templates, zone=zone, priority=priority)
         made = teamed(made, self.random) if self.teams else made
+        if self.teams and self.replicas is None:
+            self.api.load(of_group(made))
+            return
         self.api.load([made if self.replicas is None or claims else self.replicas.adopted(made)])
 
     def new_burst(self) -> None:
