@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from reconciler.aio.queue import Queue
 from reconciler.aio.tasks import forever
+from reconciler.allocation.policies.demand import LearntDemand
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted
 from reconciler.api.objects.semantics import Semantics
@@ -179,7 +180,7 @@ def learner_of(
         sink,
         in_use,
         keeper,
-        half_life=settings.fixed.demand_half_life_hours * 3600.0,
+        learnt=LearntDemand(settings.fixed.demand_half_life_hours * 3600.0),
         now=now,
         comparison=(lambda: "") if comparison is None else comparison.to_json,
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import structlog
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from reconciler.allocation.policies import demand as demands
@@ -129,34 +130,22 @@ class Seen(NamedTuple):
     at: datetime
 
 
-class DemandLearner:
+class DemandLearner(Struct, eq=False):
     """Takes the place of the sink of all watches, notes new claims, and passes every change on."""
 
-    def __init__(
-        self,
-        intake: Intake,
-        sink: Sink,
-        policies: PoliciesInUse,
-        keeper: DemandConfigMap | None,
-        *,
-        half_life: float,
-        now: Callable[[], datetime],
-        comparison: Callable[[], str] = lambda: "",
-    ) -> None:
-        """`keeper` outlasts restarts; `half_life` in seconds; `now` returns the time of day with its zone;
-        `comparison` is kept for people beside the demand.
-        """
-        self._intake = intake
-        self._store = intake.store
-        self._sink = sink
-        self._policies = policies
-        self._keeper = keeper
-        self._now = now
-        self._comparison = comparison
-        self._seen: deque[Seen] = deque(maxlen=BACKLOG)
-        self._learnt = demands.LearntDemand(half_life)
-        self.counted = 0
-        """Claims that this process counted"""
+    _intake: Intake
+    _sink: Sink
+    _policies: PoliciesInUse
+    _keeper: DemandConfigMap | None
+    """Outlasts restarts"""
+    learnt: demands.LearntDemand
+    now: Callable[[], datetime]
+    """The time of day with its zone"""
+    comparison: Callable[[], str] = lambda: ""
+    """Kept for people beside the demand"""
+    _seen: deque[Seen] = field(default_factory=lambda: deque(maxlen=BACKLOG))
+    counted: int = 0
+    """Claims that this process counted"""
 
     def take(self, change: Notice) -> None:
         """The sink of every watch: note claims that are new, then apply the change."""
@@ -172,11 +161,11 @@ class DemandLearner:
         while True:
             unwritten |= await self._count(before)
             self._publish()
-            comparison = self._comparison()
+            comparison = self.comparison()
             unwritten |= comparison != written
             if unwritten and self._keeper is not None:
-                now, written = self._now(), comparison
-                learnt = self._learnt.demand(now.timestamp())
+                now, written = self.now(), comparison
+                learnt = self.learnt.demand(now.timestamp())
                 unwritten = not await self._keeper.write(learnt, now, comparison)
             await asyncio.sleep(EVERY)
 
@@ -188,14 +177,14 @@ class DemandLearner:
         if kept.at is None:
             return datetime.min.replace(tzinfo=UTC)
         # A clock that runs ahead must not keep later claims from being counted.
-        at = min(kept.at, self._now())
-        self._learnt.load(kept.demand.shapes, at.timestamp())
+        at = min(kept.at, self.now())
+        self.learnt.load(kept.demand.shapes, at.timestamp())
         return at
 
     def _note(self, claim: ResourceClaim) -> None:
-        known = self._store.claims.get(claim.key)
+        known = self._intake.store.claims.get(claim.key)
         if known is None or known.metadata.uid != claim.metadata.uid:
-            self._seen.append(Seen(claim, self._now()))
+            self._seen.append(Seen(claim, self.now()))
 
     async def _count(self, before: datetime) -> bool:
         """Count what was noted, but claims that were created before. Returns whether there were any."""
@@ -205,7 +194,7 @@ class DemandLearner:
                 claim, at = self._seen.popleft()
                 created = claim.metadata.created or at
                 if created > before:
-                    self._learnt.count(claim.spec, self._cores(claim), min(created, at).timestamp())
+                    self.learnt.count(claim.spec, self._cores(claim), min(created, at).timestamp())
                     self.counted += 1
             await asyncio.sleep(0)
         return self.counted > counted
@@ -213,13 +202,13 @@ class DemandLearner:
     def _cores(self, claim: ResourceClaim) -> int:
         """Thousandths of a CPU that the first pod of a claim needs; 0 without a pod."""
         for key in sorted(self._intake.roster.users(claim.key)):
-            if (pod := self._store.pods.get(key)) is not None:
+            if (pod := self._intake.store.pods.get(key)) is not None:
                 return demand(pod).get(CPU, 0)
         return 0
 
     def _publish(self) -> None:
         """Let decisions use the demand, if it is another one than theirs."""
-        now = self._learnt.demand(self._now().timestamp()).without_slow(self._store.snapshot())
+        now = self.learnt.demand(self.now().timestamp()).without_slow(self._intake.store.snapshot())
         if now.shapes and demands.demand_differs(self._policies().demand, now):
             self._policies.learn(now)
             log.info("demand learnt", shapes=len(now.shapes), digest=now.digest, counted=self.counted)

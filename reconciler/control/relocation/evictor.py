@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from enum import IntEnum
 
 import structlog
+from msgspec import Struct
 
 from reconciler.api.objects.changes import Changed, Notice, Refused, Removed, Replaced
 from reconciler.api.objects.claims import is_ours
@@ -116,41 +117,30 @@ PAUSED = 1.0
 """Seconds until a try while writes are paused"""
 
 
-class Evictor:
+class Evictor(Struct, eq=False):
     """Remembers how often a pod could not be evicted, and how many were."""
 
-    def __init__(
-        self,
-        evictions: Evictions,
-        rates: Rates,
-        pause: Pause,
-        *,
-        clock: Callable[[], float],
-        report: Report,
-        requests: EvictionRequests | None = None,
-        patience: float = 0.0,
-    ) -> None:
-        """`clock` is that of the loop; `report` gets every eviction that was granted. With `requests`, others
-        get `patience` seconds to end a pod before it is evicted.
-        """
-        self._evictions = evictions
-        self._rates = rates
-        self._pause = pause
-        self._clock = clock
-        self._report = report
-        self._refused: tuple[str, int] = "", 0
-        """Uid of a pod, and how often in a row it could not be evicted"""
-        self._unanswered: dict[str, Decision] = {}
-        """Uid of a pod without an answer, or that others may end -> what to report if it leaves"""
-        self._requests, self._patience = requests, patience
-        self._asked: dict[str, tuple[str, float]] = {}
-        """Uid -> namespace, and when others were asked to end the pod"""
-        self._old = requests is not None
-        """Whether an earlier leader may have asked"""
+    _evictions: Evictions
+    _rates: Rates
+    _pause: Pause
+    clock: Callable[[], float]
+    report: Report
+    """Gets every eviction that was granted"""
+    requests: EvictionRequests | None = None
+    """With these, others get `patience` seconds to end a pod before it is evicted"""
+    patience: float = 0.0
+    _refused: tuple[str, int] = "", 0
+    """Uid of a pod, and how often in a row it could not be evicted"""
+    _unanswered: dict[str, Decision] = {}
+    """Uid of a pod without an answer, or that others may end -> what to report if it leaves"""
+    _asked: dict[str, tuple[str, float]] = {}
+    """Uid -> namespace, and when others were asked to end the pod"""
+    _old: bool = True
+    """Whether an earlier leader may have asked"""
 
     def wait(self, pods: int = 1) -> float:
         """Seconds until the rates allow the evictions of so many pods; 0 if they do."""
-        return self._rates.wait(self._clock(), pods)
+        return self._rates.wait(self.clock(), pods)
 
     async def evict(self, victim: Victim, granted: Decision) -> float | None:
         """Evict one pod, and report `granted` if the server agrees. Raises Rejected.
@@ -170,14 +160,14 @@ class Evictor:
             return None
         except Retry as exc:
             if isinstance(exc, Undecided):
-                self._rates.count(self._clock())
+                self._rates.count(self.clock())
                 self._unanswered[victim.uid] = granted
             elif isinstance(exc, Protected):
                 self._unanswered.pop(victim.uid, None)  # if the pod leaves now, others deleted it
             return self.later(victim, exc)
-        self._rates.count(self._clock())
+        self._rates.count(self.clock())
         self._unanswered.pop(victim.uid, None)
-        self._report(granted)
+        self.report(granted)
         return None
 
     async def check(self, victims: Iterable[Victim]) -> float | None:
@@ -209,34 +199,34 @@ class Evictor:
 
     async def _ask(self, victim: Victim, granted: Decision) -> float:
         """Seconds to wait for others who may end a pod; 0 if it is to be evicted now (EVR-1)."""
-        now = self._clock()
+        now = self.clock()
         _, since = self._asked.get(victim.uid, ("", now))
-        if self._requests is None or now - since >= self._patience:
+        if self.requests is None or now - since >= self.patience:
             return 0.0
-        if not await self._requests.ask(victim.key, victim.uid):
+        if not await self.requests.ask(victim.key, victim.uid):
             return 0.0
         if victim.uid not in self._asked:
-            log.info("others asked to end the pod (preview)", pod=str(victim.key), pause=self._patience)
+            log.info("others asked to end the pod (preview)", pod=str(victim.key), pause=self.patience)
         self._asked[victim.uid] = victim.key.namespace, since
         self._unanswered[victim.uid] = granted  # if it leaves now, it does so because it was asked
-        return min(AGAIN, since + self._patience - now)
+        return min(AGAIN, since + self.patience - now)
 
     def stand_by(self) -> None:
         """Another process leads, and may ask."""
-        self._asked, self._old = {}, self._requests is not None
+        self._asked, self._old = {}, True
 
     async def withdraw(self) -> None:
         """Ask for no eviction any more: no plan is carried out (EVR-2). What fails is tried again later."""
         self._unanswered.clear()
-        if self._requests is None:
+        if self.requests is None:
             return
         # Another plan may begin meanwhile, and ask for evictions, or end, and withdraw these as well.
         asked, old, self._asked, self._old = self._asked, self._old, {}, False
         try:
             if old:
-                await self._requests.withdraw_all()
+                await self.requests.withdraw_all()
             for uid, (namespace, _) in asked.items():
-                await self._requests.withdraw(namespace, uid)
+                await self.requests.withdraw(namespace, uid)
         except ReconcilerError as exc:
             self._asked, self._old = {**asked, **self._asked}, old or self._old
             log.info("eviction requests (preview) not withdrawn yet", error=str(exc))
@@ -244,7 +234,7 @@ class Evictor:
     def leaves(self, victim: Victim) -> None:
         """Report an eviction that had no answer as granted: the pod leaves, or is gone."""
         if (granted := self._unanswered.pop(victim.uid, None)) is not None:
-            self._report(granted)
+            self.report(granted)
 
 
 class Purpose(IntEnum):

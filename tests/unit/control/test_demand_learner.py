@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from reconciler.allocation.policies.demand import Demand, Shape
+from reconciler.allocation.policies.demand import Demand, LearntDemand, Shape
 from reconciler.allocation.policies.selection import Policies, parse_policies
 from reconciler.api.objects.changes import Changed, Removed, Replaced
 from reconciler.api.objects.claims import ResourceClaimSpec
@@ -63,7 +63,7 @@ class Process:
             self.intake.take,
             self.in_use,
             memory,
-            half_life=WEEK,
+            learnt=LearntDemand(WEEK),
             now=self.now,
             comparison=lambda: self.compared,
         )
