@@ -106,8 +106,8 @@ def _selects(term: PodAffinityTerm, of: Pod, pod: Object, api: ApiServer) -> boo
         if metadata["namespace"] not in namespaces:
             namespace = api.store[NAMESPACE].get(metadata["namespace"])
             labels = namespace.object["metadata"].get("labels", {}) if namespace is not None else {}
-            if term.namespace_selector is None or not term.namespace_selector.parsed().matches(labels):
+            if term.namespace_selector is None or not term.namespace_selector.parsed.matches(labels):
                 return False
-        return term.label_selector.parsed().matches(metadata.get("labels", {}))
+        return term.label_selector.parsed.matches(metadata.get("labels", {}))
     except Rejected:
         return False

@@ -337,7 +337,7 @@ def _covers(budget: Object, pod: Object) -> bool:
     selector = budget.get("spec", {}).get("selector")
     if selector is None:
         return False
-    return LabelSelector.model_validate(selector).parsed().matches(pod["metadata"].get("labels") or {})
+    return LabelSelector.model_validate(selector).parsed.matches(pod["metadata"].get("labels") or {})
 
 
 def _count(writer: Writer, target: Target, budget: Record, *, dry_run: bool) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from reconciler.api.objects.model import Map, Model, Str, Tuple
+from reconciler.api.objects.model import Map, Model, Str, Tuple, kept
 from reconciler.errors import Rejected
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,63}", re.ASCII)
@@ -162,6 +162,7 @@ class LabelSelector(Model):
     match_labels: Map[Str] = Field(default_factory=dict)
     match_expressions: Tuple[LabelSelectorRequirement] = ()
 
+    @kept
     def parsed(self) -> Selector:
         """The conditions. Raises Rejected, naming the condition, for one that cannot be read."""
         found = [Requirement(key, "In", (value,)) for key, value in self.match_labels.items()]

@@ -253,13 +253,13 @@ class LabelSelector(selectors.LabelSelector):
     @model_validator(mode="after")
     def _readable(self) -> "LabelSelector":
         try:
-            self.parsed()
+            self.matches({})
         except Rejected as exc:
             raise ValueError(str(exc)) from exc
         return self
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        return self.parsed().matches(labels)
+        return self.parsed.matches(labels)
 
 
 class Semantics(StrEnum):

@@ -50,7 +50,8 @@ class _Column(Forkable):
         """Codes start at 1"""
 
     def put(self, row: int, value: str | None) -> None:
-        self.codes = widened(self.codes, row + 1)
+        if row >= len(self.codes):
+            self.codes = widened(self.codes, row + 1)
         self.codes[row] = 0 if value is None else self.values.setdefault(value, len(self.values) + 1)
 
 

@@ -5,6 +5,7 @@ Requests are computed as in kube-scheduler: sidecars, init containers, overhead.
 
 from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Container as AbstractContainer
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -57,8 +58,10 @@ def demand(pod: Pod, share: DeviceShare | None = None) -> dict[str, int]:
         whole = _in_effect(_nanos(spec.resources.requests), pod.status)
         total = total | {name: much for name, much in whole.items() if _for_whole_pods(name)}
     if spec.overhead:
-        total = _sum([total, _nanos(spec.overhead)])
-    return {name: amount(name, nanos) for name, nanos in total.items() if nanos > 0} | {PODS: 1}
+        total = _sum(total, _nanos(spec.overhead))
+    found = {name: amount(name, nanos) for name, nanos in total.items() if nanos > 0}
+    found[PODS] = 1
+    return found
 
 
 def beyond_budget(pod: Pod, share: DeviceShare) -> str:
@@ -75,20 +78,20 @@ def beyond_budget(pod: Pod, share: DeviceShare) -> str:
 def _in_containers(pod: Pod, share: DeviceShare) -> Nanos:
     """Resource -> billionths of all containers of a pod and its devices."""
     spec, status = pod.spec, pod.status
-    running = _sum(_each(spec.containers, status.container_statuses, share))
+    running = reduce(_sum, _each(spec.containers, status.container_statuses, share), share.fixed)
     if not spec.init_containers:  # most pods
-        return _sum([running, share.fixed]) if share.fixed else running
+        return running
     sidecars: Nanos = {}
     peak: Nanos = {}
     for container, asked in zip(
         spec.init_containers, _each(spec.init_containers, status.init_container_statuses, share), strict=True
     ):
         # Init containers run one after another; sidecars that started earlier keep running.
-        starting = _sum([sidecars, asked])
+        starting = _sum(sidecars, asked)
         if container.restart_policy == _ALWAYS:
             sidecars = starting
         peak = _most(peak, starting)
-    return _sum([_most(_sum([running, sidecars]), peak), share.fixed])
+    return _most(_sum(running, sidecars), _sum(peak, share.fixed))
 
 
 def amount(resource: str, nanos: int) -> int:
@@ -121,7 +124,7 @@ def _asked(container: Container, now: ContainerStatus | None, more: Nanos | None
         return asked if now is None else _in_effect(asked, now)
     allocated = {} if now is None else _nanos(now.allocated_resources)
     actual = _nanos(now.resources.requests) if now is not None and now.resources is not None else {}
-    return _most(_sum([_most(asked, allocated), more]), actual)
+    return _most(_sum(_most(asked, allocated), more), actual)
 
 
 def _in_effect(asked: Nanos, now: ContainerStatus | PodStatus) -> Nanos:
@@ -137,12 +140,10 @@ def _nanos(resources: Mapping[str, Quantity]) -> Nanos:
     return {name: quantity.nanos for name, quantity in resources.items()}
 
 
-def _sum(parts: Iterable[Nanos]) -> Nanos:
-    total: Nanos = {}
-    for part in parts:
-        for name, nanos in part.items():
-            total[name] = total.get(name, 0) + nanos
-    return total
+def _sum(one: Nanos, other: Nanos) -> Nanos:
+    if not (one and other):
+        return one or other
+    return {name: one.get(name, 0) + other.get(name, 0) for name in one | other}
 
 
 def _most(one: Nanos, other: Nanos) -> Nanos:

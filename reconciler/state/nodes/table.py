@@ -212,7 +212,7 @@ class Nodes(Forkable):
 
     def selected(self, selector: LabelSelector) -> Rows:
         """(n,) the rows that a label selector selects, in order. Raises Rejected if it cannot be parsed."""
-        requirements = selector.parsed().requirements
+        requirements = selector.parsed.requirements
         if len(requirements) == 1 and requirements[0].operator == "In":
             return self.labels.rows_with(requirements[0].key, requirements[0].values)
         found = self.every()

@@ -18,6 +18,7 @@ from reconciler.state.nodes.labels import LabelColumns, widened
 from reconciler.state.pods import terms as pod_terms
 
 Key = TypeVar("Key", bound=Hashable)
+_EMPTY: Amounts = np.zeros(0, dtype=np.int64)
 
 
 class Tally(Forkable, Generic[Key]):
@@ -36,16 +37,16 @@ class Tally(Forkable, Generic[Key]):
     def __len__(self) -> int:
         return len(self._columns)
 
-    def add(self, key: Key, row: int, amount: int) -> None:
-        """Add to a key at a row; a key that no row has any more is dropped."""
-        column = self._columns.get(key)
-        if column is None:
-            column = np.zeros(row + 1, dtype=np.int64)
-        column = self._columns[key] = widened(column, row + 1)
+    def add(self, key: Key, row: int, amount: int) -> int:
+        """Add to a key at a row; return what all rows have. A key that no row has any more is dropped."""
+        column = self._columns.get(key, _EMPTY)
+        if len(column) <= row:
+            column = self._columns[key] = widened(column, row + 1)
         column[row] += amount
         total = self._total[key] = self._total.get(key, 0) + amount
         if total == 0:
             del self._columns[key], self._total[key]
+        return total
 
     def column(self, key: Key, size: int) -> Amounts:
         """(size,) the counts of a key; zero if no row has it. Callers must not change it."""
@@ -355,11 +356,11 @@ class Residents(Forkable):
         for port in one.ports:
             self._ports.add(port, at, sign)
         for term in one.terms:
-            if term not in self._terms:
-                self._terms_by_label.add(term, term.selector)
-            self._terms.add(term, at, sign)
-            if term not in self._terms:
+            having = self._terms.add(term, at, sign)
+            if having == 0:
                 self._terms_by_label.remove(term, term.selector)
+            elif having == sign:
+                self._terms_by_label.add(term, term.selector)
         changed = False
         if self._sets:
             for pods in list(self._sets_by_label.candidates(one.pod.metadata.labels)):

@@ -245,23 +245,22 @@ def covered_by(budget: PodDisruptionBudget) -> Selector | None:
     selector cannot be read (MAKE-3).
     """
     try:
-        return budget.spec.selector.parsed() if budget.spec.selector is not None else None
+        return budget.spec.selector.parsed if budget.spec.selector is not None else None
     except Rejected:
         return None
 
 
-def preferred_of(pod: Pod) -> Iterator[tuple[Term, int]]:
-    """The preferred terms with their weights; those of anti-affinity are less than 0.
+def preferred_of(pod: Pod) -> list["Wish"]:
+    """The preferred terms; the weights of anti-affinity are less than 0.
 
     Raises Rejected for a selector that cannot be read.
     """
-    affinity = pod.spec.affinity
-    if affinity is None:
-        return
-    for written, sign in ((affinity.pod_affinity, 1), (affinity.pod_anti_affinity, -1)):
-        if written is not None:
-            for one in written.preferred_during_scheduling_ignored_during_execution:
-                yield _term(pod, one.pod_affinity_term), sign * one.weight
+    affinity, found = pod.spec.affinity, list[Wish]()
+    if affinity is not None:
+        for written, sign in ((affinity.pod_affinity, 1), (affinity.pod_anti_affinity, -1)):
+            for one in written.preferred_during_scheduling_ignored_during_execution if written else ():
+                found.append(Wish(_term(pod, one.pod_affinity_term), sign * one.weight))
+    return found
 
 
 def spread_of(pod: Pod, when_unsatisfiable: str = HARD) -> tuple[Spread, ...]:
@@ -287,7 +286,7 @@ def _terms(pod: Pod, written: PodAffinity | None) -> tuple[Term, ...]:
     if written is None:
         return ()
     found = written.required_during_scheduling_ignored_during_execution
-    return tuple(_term(pod, one) for one in found)
+    return tuple([_term(pod, one) for one in found])
 
 
 def _term(pod: Pod, written: PodAffinityTerm) -> Term:
@@ -298,11 +297,11 @@ def _scope(pod: Pod, term: PodAffinityTerm) -> Scope:
     if not term.namespaces and term.namespace_selector is None:
         return Scope(frozenset([pod.key.namespace]))
     selector = term.namespace_selector
-    return Scope(frozenset(term.namespaces), None if selector is None else selector.parsed())
+    return Scope(frozenset(term.namespaces), None if selector is None else selector.parsed)
 
 
 def _parsed(selector: LabelSelector | None) -> Selector:
-    return _NOTHING if selector is None else selector.parsed()
+    return _NOTHING if selector is None else selector.parsed
 
 
 def _with_own(selector: Selector, keys: Sequence[str], pod: Pod) -> Selector:
@@ -355,10 +354,11 @@ class Wishes(Forkable):
 
 def wishes_of(pod: Pod) -> tuple[Wish, ...]:
     """What a pod on a node would like. Terms that cannot be read count for nothing."""
-    if pod.spec.affinity is None:
+    affinity = pod.spec.affinity
+    if affinity is None:
         return ()
     try:
-        required = [Wish(term, REQUIRED) for term in affinity_of(pod)]
-        return *required, *(Wish(term, weight) for term, weight in preferred_of(pod))
+        required = affinity_of(pod) if affinity.pod_affinity is not None else ()
+        return *[Wish(term, REQUIRED) for term in required], *preferred_of(pod)
     except Rejected:
         return ()

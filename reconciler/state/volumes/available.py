@@ -299,7 +299,7 @@ def _suiting(group: _Group, claim: storage.PersistentVolumeClaim) -> Mask:
     suiting: Mask = matches[group.kind]
     suiting[:first] = False
     if claim.spec.selector is not None:
-        suiting = suiting & _labelled(group.volumes, suiting, claim.spec.selector.parsed())
+        suiting = suiting & _labelled(group.volumes, suiting, claim.spec.selector.parsed)
     return suiting
 
 

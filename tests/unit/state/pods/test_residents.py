@@ -16,7 +16,7 @@ from tests.tools.examples import examples
 NODES = ("a", "b", "c")
 LABELS = st.dictionaries(st.sampled_from(["app", "tier"]), st.sampled_from(["x", "y"]))
 SELECTORS = [
-    LabelSelector.model_validate(one).parsed()
+    LabelSelector.model_validate(one).parsed
     for one in (
         {},
         {"matchLabels": {"app": "x"}},
