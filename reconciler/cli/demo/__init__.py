@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -150,10 +151,20 @@ def read_demo_manifests(stdin: BinaryIO) -> list[dict[str, Any]]:
     return raws
 
 
+def server_of(raws: Sequence[dict[str, Any]]) -> ApiServer:
+    """A server that holds these objects. They are of one age, however long that takes, so that which comes
+    first follows from their priorities and names.
+    """
+    began, loaded = datetime.now(UTC), False
+    api = ApiServer(now=lambda: datetime.now(UTC) if loaded else began)
+    api.load(raws)
+    loaded = True
+    return api
+
+
 async def play(raws: Sequence[dict[str, Any]], console: Console) -> None:
     """Run the reconciler on these objects. Raises Retry if they do not settle."""
-    api = ApiServer()
-    api.load(raws)
+    api = server_of(raws)
     async with run_controllers(api, schedule), serve(api) as url, connect(server=url) as transport:
         kinds = Counter(raw["kind"] for raw in raws)
         devices = sum(len(raw["spec"].get("devices", ())) for raw in raws if raw["kind"] == "ResourceSlice")

@@ -2,13 +2,15 @@
 
 import re
 import sys
+from datetime import datetime, tzinfo
 from io import StringIO
-from itertools import combinations
-from typing import Any, NamedTuple
+from itertools import combinations, count
+from typing import Any, NamedTuple, Self
 
 import pytest
 
 from reconciler.api.validation.served_kinds import POD
+from reconciler.cli import demo
 from reconciler.cli.demo import DemoState, play, read_demo_manifests
 from reconciler.cli.output import Console
 from reconciler.embedded import ApiServer
@@ -46,6 +48,25 @@ async def test_it_prints_each_allocation_and_why_the_rest_is_pending(monkeypatch
         "9 claims allocated, 8 still in use; 6 pending. Pods: 7 running, 1 succeeded, 1 gated.",
     ):
         assert line in text
+
+
+def test_all_objects_are_of_one_age_on_a_slow_machine(monkeypatch: pytest.MonkeyPatch):
+    """Else claims that were loaded a second before the pods would come first."""
+    seconds = count()
+
+    class Slow(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> Self:
+            return cls.fromtimestamp(next(seconds), tz)
+
+    monkeypatch.setattr(demo, "datetime", Slow)
+    api = demo.server_of(read_demo_manifests(sys.stdin.buffer))
+    made = [one.object["metadata"]["creationTimestamp"] for kind in api.store for one in kind.scan("")]
+    assert len(set(made)) == 1
+    api.create(POD, "default", pod("later"))
+    later = api.store[POD].get("default/later")
+    assert later is not None
+    assert later.object["metadata"]["creationTimestamp"] not in made
 
 
 def test_the_reconciler_waits_for_the_claims_of_templates():
