@@ -9,6 +9,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
+from time import process_time
 from typing import Generic, TypeVar
 
 from msgspec import Struct
@@ -28,8 +29,11 @@ from reconciler.state.devices.snapshot import Snapshot, still_valid, wants_all
 REPEATS = 3
 """How often an answer may be outdated by events before the unit backs off."""
 PATIENCE = 0.05
-"""Seconds for which other units wait for one whose selectors are being evaluated. Nearly all take a few
-milliseconds, and the first unit in the queue should not lose its devices for that."""
+"""Seconds of processor time for which other units wait for one whose selectors are evaluated. Nearly all
+take a few milliseconds, and the first unit in the queue should not lose its devices for that, nor because
+other programs keep the machine busy."""
+LONGEST_PATIENCE = 1.0
+"""The same by the clock"""
 SELDOM = 16
 """Search steps between two checks whether the answer is still wanted."""
 
@@ -291,13 +295,21 @@ class BackgroundSearch(LongSearch[Decide, Granted | Refusal]):
         if not self._selectors.busy:
             if self._patience is not None:
                 self._patience.cancel()
-            self._patience = loop.call_later(PATIENCE, self._end_patience)
+            latest = loop.time() + LONGEST_PATIENCE
+            self._patience = loop.call_later(PATIENCE, self._end_patience, process_time() + PATIENCE, latest)
         self._selectors.start(unit, run)
 
-    def _end_patience(self) -> None:
-        """Let other units go on although the selectors still run."""
-        self._patience = None
-        self._selectors.release()
+    def _end_patience(self, until: float, latest: float) -> None:
+        """Let other units go on although the selectors still run: from `until` of the processor time, or
+        `latest` of the loop's.
+        """
+        loop = asyncio.get_running_loop()
+        left = min(until - process_time(), latest - loop.time())
+        if self._selectors.busy and left > 0:
+            self._patience = loop.call_later(left, self._end_patience, until, latest)
+        else:
+            self._patience = None
+            self._selectors.release()
 
     def _has(self, question: Decide) -> bool:
         """Whether the claims are unchanged. Called by other threads: only dictionary lookups."""

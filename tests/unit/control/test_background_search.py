@@ -9,7 +9,8 @@ from reconciler.allocation.dra.budget import UNLIMITED, Budget, SelectorsNotRun,
 from reconciler.api.objects.changes import Recorded
 from reconciler.api.objects.plan import Granted
 from reconciler.control import background_search
-from reconciler.control.background_search import BackgroundSearch
+from reconciler.control.background_search import LONGEST_PATIENCE, BackgroundSearch
+from reconciler.control.background_search import PATIENCE as PATIENCE_SECONDS
 from reconciler.control.decider import Decider, Refusal
 from reconciler.control.handler import Decide
 from reconciler.control.inputs import Asked
@@ -85,8 +86,14 @@ async def test_the_unit_whose_selectors_never_ran_has_its_answer_in_its_next_tur
     stage.search.close()
 
 
-async def test_others_wait_for_the_selectors_of_the_first_but_not_for_long(monkeypatch: pytest.MonkeyPatch):
-    go_on = Event()
+@pytest.mark.parametrize("rate", [0.0, 1.0, 100.0])
+async def test_others_wait_for_the_selectors_of_the_first_but_not_for_long(
+    rate: float, monkeypatch: pytest.MonkeyPatch
+):
+    """Longer where a machine gives the process little time: `rate` is its share of it."""
+    go_on, loop = Event(), asyncio.get_running_loop()
+    began = loop.time()
+    monkeypatch.setattr(background_search, "process_time", lambda: rate * loop.time())
     monkeypatch.setattr(background_search, "_run_selectors", lambda *_: go_on.wait(10))
     stage = Stage("c", "d")
     stage.decider.raises = SelectorsNotRun()
@@ -96,6 +103,7 @@ async def test_others_wait_for_the_selectors_of_the_first_but_not_for_long(monke
     assert unit == claim_unit("d")
     assert stage.answer(unit) is None
     assert await stage.turn() == unit  # when patience is over
+    assert loop.time() - began >= (PATIENCE_SECONDS if rate else LONGEST_PATIENCE)
     assert isinstance(stage.answer(unit), Granted)
     go_on.set()
     assert await stage.turn() == claim_unit("c")
