@@ -373,7 +373,10 @@ def test_the_version_and_the_api_are_of_one_release(release, rules, groups):
 
     assert versions("resource.k8s.io", "devicetaintrules") == rules
     assert versions("scheduling.k8s.io", "podgroups") == groups
-    spec = {"driver": "d.example.com", "nodeName": "n", "pool": {"name": "p", "resourceSliceCount": 1}}
+    draw = {"counterSet": "s", "counters": {"c": {"value": "1"}}}
+    part = {"name": "d", "attributes": {"kind": {"string": "1g"}}, "consumesCounters": [draw]}
+    pool = {"name": "p", "resourceSliceCount": 2}
+    spec = {"driver": "d.example.com", "nodeName": "n", "pool": pool, "devices": [part]}
     made = {"metadata": {"name": "s"}, "spec": {**spec, "partitionTypeAttribute": "d.example.com/kind"}}
     kept = ok(api, "POST", "/apis/resource.k8s.io/v1/resourceslices", made)["spec"]
     assert ("partitionTypeAttribute" in kept) is (release == 37)
