@@ -1,5 +1,5 @@
-"""Tasks that must not end or that end on an event, breaks in long work, how late the event loop is, and
-long computations in a thread.
+"""Tasks that must not end or that end on an event, breaks in long work, how late the event loop is, patience,
+and long computations in a thread.
 """
 
 import asyncio
@@ -113,6 +113,34 @@ class Heartbeat:
             await asyncio.sleep(self._every)
             self.last = loop.time()
             loop.call_soon(self._on_beat, max(0.0, self.last - due))
+
+
+class Patience:
+    """Ends after some processor time of the process, so that work is not called long because other programs
+    keep the machine busy.
+    """
+
+    def __init__(
+        self, seconds: float, longest: float, lasts: Callable[[], bool], end: Callable[[], None]
+    ) -> None:
+        """Calls `end` after `seconds` of processor time, or `longest` by the clock of the loop; sooner if the
+        work does not last any more.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._until, self._latest = process_time() + seconds, self._loop.time() + longest
+        self._lasts, self._end = lasts, end
+        self._timer = self._loop.call_later(seconds, self._look)
+
+    def cancel(self) -> None:
+        """Do not call `end`."""
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        left = min(self._until - process_time(), self._latest - self._loop.time())
+        if left > 0 and self._lasts():
+            self._timer = self._loop.call_later(left, self._look)
+        else:
+            self._end()
 
 
 ShouldContinue = Callable[[], bool]

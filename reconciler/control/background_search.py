@@ -9,12 +9,11 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
-from time import process_time
 from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from reconciler.aio.tasks import Closed, ShouldContinue, WorkerThread
+from reconciler.aio.tasks import Closed, Patience, ShouldContinue, WorkerThread
 from reconciler.allocation.dra.budget import Budget, SelectorsNotRun, StepLimit, Unfinished, WhileWanted
 from reconciler.allocation.dra.selector_masks import SHARE, evaluate_all_selectors, warm_up
 from reconciler.api.objects.plan import Granted
@@ -221,7 +220,7 @@ class BackgroundSearch(LongSearch[Decide, Granted | Refusal]):
         self._planner = planner
         self._decider = decider
         self._selectors: Lane[float] = Lane("selectors", intake)
-        self._patience: asyncio.TimerHandle | None = None
+        self._patience: Patience | None = None
         """While all units wait for the selectors of one"""
         self._warm = asyncio.Lock()
         self._is_warm = False
@@ -295,21 +294,15 @@ class BackgroundSearch(LongSearch[Decide, Granted | Refusal]):
         if not self._selectors.busy:
             if self._patience is not None:
                 self._patience.cancel()
-            latest = loop.time() + LONGEST_PATIENCE
-            self._patience = loop.call_later(PATIENCE, self._end_patience, process_time() + PATIENCE, latest)
+            self._patience = Patience(
+                PATIENCE, LONGEST_PATIENCE, lambda: self._selectors.busy, self._end_patience
+            )
         self._selectors.start(unit, run)
 
-    def _end_patience(self, until: float, latest: float) -> None:
-        """Let other units go on although the selectors still run: from `until` of the processor time, or
-        `latest` of the loop's.
-        """
-        loop = asyncio.get_running_loop()
-        left = min(until - process_time(), latest - loop.time())
-        if self._selectors.busy and left > 0:
-            self._patience = loop.call_later(left, self._end_patience, until, latest)
-        else:
-            self._patience = None
-            self._selectors.release()
+    def _end_patience(self) -> None:
+        """Let other units go on although the selectors still run."""
+        self._patience = None
+        self._selectors.release()
 
     def _has(self, question: Decide) -> bool:
         """Whether the claims are unchanged. Called by other threads: only dictionary lookups."""

@@ -5,6 +5,7 @@ from threading import Event
 
 import pytest
 
+from reconciler.aio import tasks
 from reconciler.allocation.dra.budget import UNLIMITED, Budget, SelectorsNotRun, Unfinished
 from reconciler.api.objects.changes import Recorded
 from reconciler.api.objects.plan import Granted
@@ -93,7 +94,7 @@ async def test_others_wait_for_the_selectors_of_the_first_but_not_for_long(
     """Longer where a machine gives the process little time: `rate` is its share of it."""
     go_on, loop = Event(), asyncio.get_running_loop()
     began = loop.time()
-    monkeypatch.setattr(background_search, "process_time", lambda: rate * loop.time())
+    monkeypatch.setattr(tasks, "process_time", lambda: rate * loop.time())
     monkeypatch.setattr(background_search, "_run_selectors", lambda *_: go_on.wait(10))
     stage = Stage("c", "d")
     stage.decider.raises = SelectorsNotRun()
