@@ -177,10 +177,11 @@ Problem = tuple[str, str]
 
 
 def api_rules(data: DoctorInput) -> Iterator[Finding]:
-    """Errors of a server if each readable object were created, and its status written."""
-    namespaces = _namespaces(data)
+    """Errors of a server if each object that is used or refused here were created, and its status written."""
+    namespaces, refused = _namespaces(data), {one.origin for one in data.refused}
     for one in data.documents:
-        for field, what in dict.fromkeys(_of(one.document.raw, one.entry, namespaces) if one.entry else ()):
+        asked = one.entry is not None or one.document.origin in refused
+        for field, what in dict.fromkeys(_of(one.document.raw, one.entry, namespaces) if asked else ()):
             yield findings.API_RULES.finding_at(
                 one.document.origin, subject_of(one.document.raw), field, what
             )
@@ -219,11 +220,14 @@ def _is_accepted(namespace: str, labels: Labels) -> bool:
     return _against(_Write(NAMESPACE, NAMESPACE.stored, "", {}, described).created)[0] == 200
 
 
-def _of(raw: Raw, entry: Entry, namespaces: Mapping[str, Labels]) -> Iterator[Problem]:
+def _of(raw: Raw, entry: Entry | None, namespaces: Mapping[str, Labels]) -> Iterator[Problem]:
     write = _Write.of(raw, namespaces)
     if write is None:
         return
     code, problems = _against(write.created)
+    if entry is None:  # it is refused here, and why is said elsewhere: values of a wrong type are
+        yield from problems if code == 422 else ()
+        return
     yield from problems
     # A server stops at the first value of a wrong type. Validate the fixed object to find other errors.
     if code == 400 and (fixed := _Write.of(entry.raw, namespaces)) is not None:

@@ -60,6 +60,16 @@ def test_a_block_names_problem_location_and_remedy(tmp_path: Path):
     assert (empty, summary) == ("", "1 error, 0 warnings, 0 info")
 
 
+def test_an_object_that_is_refused_for_a_new_field_shows_its_older_mistakes_too(tmp_path: Path):
+    wrong = part("s", {"name": "D0"})
+    wrong["spec"]["skipNodeOperations"] = ["Prepare"]
+    found = json.loads(doctor(tmp_path, yaml_of(GPU, wrong), "-o", "json").stdout)["findings"]
+    assert {(one["check"], one["field"]) for one in found if one["severity"] == "error"} == {
+        ("unreadable", "spec.skipNodeOperations[0]"),
+        ("api-rules", "spec.devices[0].name"),
+    }
+
+
 def test_wide_has_a_line_for_each_finding(tmp_path: Path):
     _, line, _ = doctor(tmp_path, WRONG, "-o", "wide").stdout.splitlines()
     for part_of_it in (
