@@ -86,7 +86,8 @@ def refused(
 
 def _left_out(field: Field) -> str:
     """Why nodes and pools are left out, as the end of a message; empty if none is."""
-    found = (field.places.left_out(kind, field.trial.snapshot) for kind in field.kinds)
+    kinds = {kind.like: kind for kind in field.kinds}.values()
+    found = (field.places.left_out(kind, field.trial.snapshot) for kind in kinds)
     different = "; ".join(dict.fromkeys(filter(None, found)))
     return f". {different}" if different else ""
 
