@@ -73,6 +73,10 @@ class ReclaimedByScheduler(Struct, eq=False):
             return False
         return True
 
+    def forget(self, claim: ObjectKey) -> None:
+        """A claim is deleted."""
+        self._uids.pop(claim, None)
+
     def note(self, thing: ApiObject) -> None:
         """Compare a new version of a claim with the store, before it is applied."""
         before, uid = self._store.claims.get(thing.key), thing.metadata.uid

@@ -191,6 +191,7 @@ class Intake:
                 self.audit.reached(thing.metadata.resource_version)
                 self.lag.shown(thing.metadata.resource_version)
         for gone in self._deleted(change):
+            self.reclaimed.forget(gone.key)
             if self._ours.lost(gone):
                 held = gone.allocation.devices.results if gone.allocation else ()
                 self._report(Deleted(gone.key, tuple(device.id for device in held)))

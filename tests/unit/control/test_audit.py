@@ -22,7 +22,7 @@ from reconciler.control.intake import Intake
 from reconciler.state.store import Store
 from tests.tools.simulation.clock import SimulationLoop
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, held, node, pod
-from tests.tools.unit_pictures import intake, key
+from tests.tools.unit_pictures import intake, key, remove
 
 TWICE = HeldTwice(DeviceID(DRIVER, "n", "d0"), (key("a"), key("b")))
 
@@ -221,3 +221,14 @@ async def test_a_claim_that_its_pod_had_reserved_is_left_alone_without_a_warning
     """Its pod was bound, and has probably ended: both may be told after the claim."""
     assert told_after(WAITS, reserved_for="p1") == []
     assert told_after(WAITS, reserved_for="") == ["p1"]
+
+
+async def test_nothing_is_kept_of_a_claim_that_is_deleted():
+    found = intake(device_class(), node("n0"), devices("n0", "d0"), ours("a"), WAITS)
+    held_before = found.store.claims[key("a")]
+    nothing = held_before.status.model_copy(update={"allocation": None})
+    freed = held_before.model_copy(update={"status": nothing})
+    found.take(Changed("ResourceClaim", freed))
+    assert freed in found.reclaimed
+    remove(found, "ResourceClaim", "a")
+    assert freed not in found.reclaimed
