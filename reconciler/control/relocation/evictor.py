@@ -129,8 +129,8 @@ class Evictor(Struct, eq=False):
     requests: EvictionRequests | None = None
     """With these, others get `patience` seconds to end a pod before it is evicted"""
     patience: float = 0.0
-    _refused: tuple[str, int] = "", 0
-    """Uid of a pod, and how often in a row it could not be evicted"""
+    _refused: dict[str, int] = {}
+    """Uid of a pod -> how often it could not be evicted for the plan that is carried out"""
     _unanswered: dict[str, Decision] = {}
     """Uid of a pod without an answer, or that others may end -> what to report if it leaves"""
     _asked: dict[str, tuple[str, float]] = {}
@@ -189,9 +189,7 @@ class Evictor(Struct, eq=False):
 
     def later(self, victim: Victim, why: ReconcilerError) -> float:
         """Seconds until the eviction of a pod is tried again after an error, more each time."""
-        uid, times = self._refused
-        times = times + 1 if uid == victim.uid else 1
-        self._refused = victim.uid, times
+        times = self._refused[victim.uid] = self._refused.get(victim.uid, 0) + 1
         after = why.after if isinstance(why, Retry) else 0.0
         delay = max(after, min(AGAIN * 2.0 ** min(times, 10), LONGEST_AGAIN))
         log.info("eviction not allowed now", pod=str(victim.key), error=str(why), pause=round(delay, 3))
@@ -218,6 +216,7 @@ class Evictor(Struct, eq=False):
     async def withdraw(self) -> None:
         """Ask for no eviction any more: no plan is carried out (EVR-2). What fails is tried again later."""
         self._unanswered.clear()
+        self._refused.clear()
         if self.requests is None:
             return
         # Another plan may begin meanwhile, and ask for evictions, or end, and withdraw these as well.

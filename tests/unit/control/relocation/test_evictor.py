@@ -212,11 +212,14 @@ async def test_the_server_may_ask_for_more_time():
     assert await made.evictor.evict(VICTIM, GRANTED) == 100.0
 
 
-async def test_another_pod_starts_with_the_shortest_delay():
-    made = Made(Protected("a budget"), Protected("a budget"), Protected("a budget"))
+async def test_each_pod_of_a_plan_has_delays_of_its_own():
+    made = Made(*[Protected("a budget")] * 5)
     for _ in range(2):
         await made.evictor.evict(VICTIM, GRANTED)
     assert await made.evictor.evict(VICTIM._replace(uid="other"), GRANTED) == 2 * AGAIN
+    assert await made.evictor.evict(VICTIM, GRANTED) == 8 * AGAIN
+    await made.evictor.withdraw()
+    assert await made.evictor.evict(VICTIM, GRANTED) == 2 * AGAIN
 
 
 async def test_without_an_answer_it_counts_since_it_may_have_been_granted():
