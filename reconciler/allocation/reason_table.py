@@ -41,7 +41,8 @@ REASONS: dict[str, Advice] = {
     ),
     Reason.EXCLUDED: Advice(
         "Devices match, but devices in use exclude them.",
-        "Wait until the devices that the message names are free; dra-reconciler modes shows the modes.",
+        "Wait until the devices that the message names are free, or fix the configuration that it names; "
+        "dra-reconciler modes shows the modes.",
         Section.WAIT,
     ),
     Reason.COUNTERS: Advice(

@@ -115,7 +115,7 @@ def _tally(option: RequestOption, snapshot: Snapshot, reach: NodeReach) -> Tally
                 kept += _by_request(option, name, rows[~passed], snapshot)
             if name == EXCLUSION:
                 excluded = rows[~passed]
-                kept += _untold(option, excluded, snapshot)
+                kept += untold(option, excluded, snapshot)
             rows = rows[passed]
         except Fatal:  # reported with the node where it happens
             continue
@@ -132,8 +132,8 @@ def _by_request(option: RequestOption, name: str, rows: Rows, snapshot: Snapshot
         yield "preview: the request says how much of the counters it draws"
 
 
-def _untold(option: RequestOption, rows: Rows, snapshot: Snapshot) -> Iterator[str]:
-    """Why a request asks for no mode of the first of some devices that need one."""
+def untold(option: RequestOption, rows: Rows, snapshot: Snapshot) -> Iterator[str]:
+    """Why a request asks for no mode of the first of some devices that need one (AFF-2)."""
     modes = match_in_fleet(option, snapshot).modes
     if modes is not None:
         for row in rows[~modes.told[rows]][:1].tolist():
@@ -335,7 +335,8 @@ def _kept(tally: Tally) -> str:
 
 def _excluded(tally: Tally, snapshot: Snapshot) -> str:
     """What excludes the devices that are excluded."""
-    return f"; excluded: {explain(tally.excluded, snapshot)}" if len(tally.excluded) else ""
+    why = explain(tally.excluded, snapshot)
+    return f"; excluded: {why}" if why else ""
 
 
 def _considered(reach: NodeReach) -> str:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.off_gates import disabled_for
-from reconciler.allocation.dra.refusal_counts import kept_for
+from reconciler.allocation.dra.refusal_counts import kept_for, untold
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestOption
 from reconciler.allocation.dra.static_match import match_in_fleet, resolve, tolerated
 from reconciler.allocation.explanation import Failing, Kind, Lack, NearMiss, Shortage, Step
@@ -89,10 +89,15 @@ def funnel(
             off = [spelled(name) for name, needing in needed if needing[stopped].any()]
             detail = ", ".join(f"{name} is off" for name in off)
         elif gate.kind is Kind.GROUPS:
-            detail = exclusion_modes.explain(stopped, snapshot)
+            detail = _excluded(stopped, result.option, snapshot)
         alive &= gate.passed
         steps.append(Step(gate.kind, gate.about, int(np.count_nonzero(alive)), len(errors), detail))
     return steps, short, tuple(failing)
+
+
+def _excluded(rows: Rows, option: RequestOption, snapshot: Snapshot) -> str:
+    """Why devices are excluded: the request asks for no mode of them, what is held excludes them, or both."""
+    return "; ".join(filter(None, [*untold(option, rows, snapshot), exclusion_modes.explain(rows, snapshot)]))
 
 
 def _failing(option: RequestOption, gate: Gate, row: int, count: int, snapshot: Snapshot) -> Failing:
@@ -231,7 +236,7 @@ def _failure(row: int, option: RequestOption, gate: Gate, snapshot: Snapshot) ->
         case Kind.COUNTERS:
             return _counters_of_device(row, option, snapshot)
         case Kind.GROUPS:
-            why = exclusion_modes.explain(np.array([row], dtype=np.intp), snapshot)
+            why = _excluded(np.array([row], dtype=np.intp), option, snapshot)
             return f"{name} is excluded{f' ({why})' if why else ''}"
     if snapshot.fleet.codes["operations"][row] >= 0:
         return f"{name} skips node operations: no considered node that it is for declares {SKIP_OPERATIONS}"

@@ -155,7 +155,7 @@ def with_gates(text: str, *, lacking: frozenset[str] = frozenset()) -> frozenset
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, _, value = part.partition("=")
         if name not in GATES:
-            raise Rejected(f"unknown feature gate {name!r}; use one of {', '.join(GATES)}")
+            raise Rejected(f"unknown feature gate {name!r}; use one of {', '.join(map(spelled, GATES))}")
         if value.lower() not in ("true", "false"):
             raise Rejected(f"feature gate {name}: write {name}=true or {name}=false, not {part!r}")
         (gates.add if value.lower() == "true" else gates.discard)(name)

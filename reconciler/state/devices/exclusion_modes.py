@@ -41,8 +41,12 @@ class Held(Struct, frozen=True):
     claims: tuple[ObjectKey, ...]
 
     def __str__(self) -> str:
+        return self.told(by_groups=True)
+
+    def told(self, *, by_groups: bool) -> str:
+        """With its groups, or with its expression if groups are not what excludes others."""
         held = f"{self.device.device} is held by {self.holders}"
-        if self.groups:
+        if self.groups and (by_groups or not (self.expression or self.unreadable)):
             word = "group" if len(self.groups) == 1 else "groups"
             return f"{held} with {word} {', '.join(self.groups)}"
         if self.unreadable:
@@ -195,7 +199,9 @@ def _conflicts(snapshot: Snapshot, exclusion: Exclusion, scope: int, members: Ro
         for other in members[place + 1 :][_against(exclusion, row, scope, members[place + 1 :])].tolist():
             found = True
             one, two = _held(snapshot, row, scope), _held(snapshot, other, scope)
-            yield Conflict(f"{one}, but {two}", _holders(one, two))
+            apart = _groups_forbid(exclusion, (row, one), (other, two), scope)
+            said = f"{one.told(by_groups=apart)}, but {two.told(by_groups=apart)}"
+            yield Conflict(said, _holders(one, two))
     if not found and len(members) > 1 and snapshot.occupancy.common is not None:
         common = snapshot.occupancy.common[scope]
         if not common.any():
@@ -235,16 +241,25 @@ def _without_pair(
 
 def _conflict(snapshot: Snapshot, exclusion: Exclusion, row: int, other: int, scope: int) -> str:
     """Why a held device excludes a candidate. The candidate's own expression is named if it is the reason."""
-    held = _held(snapshot, other, scope)
-    mine, theirs = _place(exclusion, row, scope), _place(exclusion, other, scope)
-    if not (exclusion.names[row, mine] & exclusion.names[other, theirs]).any():
+    own, held = _held(snapshot, row, scope), _held(snapshot, other, scope)
+    if _groups_forbid(exclusion, (row, own), (other, held), scope):
         return str(held)
-    stated = _device(snapshot.fleet, row).compatible_only_with
-    if stated is not None and (exclusion.asks[row, mine] & ~exclusion.meets[other, theirs]).any():
-        name = snapshot.fleet.id_of(row).device
-        why = _unreadable(stated) or f"is compatible only with {stated.expression}"
-        return f"{name} {why}, and {held.device.device} is held by {held.holders}"
-    return str(held)
+    mine, theirs = _place(exclusion, row, scope), _place(exclusion, other, scope)
+    if (own.expression or own.unreadable) and (
+        exclusion.asks[row, mine] & ~exclusion.meets[other, theirs]
+    ).any():
+        why = own.unreadable or f"is compatible only with {own.expression}"
+        return f"{own.device.device} {why}, and {held.device.device} is held by {held.holders}"
+    return held.told(by_groups=False)
+
+
+def _groups_forbid(exclusion: Exclusion, one: tuple[int, Held], other: tuple[int, Held], scope: int) -> bool:
+    """Whether groups keep two devices apart. In `pairwise` mode they are bits like those of expressions."""
+    (row, mine), (at, theirs) = one, other
+    names = exclusion.names[row, _place(exclusion, row, scope)]
+    if not (names & exclusion.names[at, _place(exclusion, at, scope)]).any():
+        return True
+    return bool(mine.groups and theirs.groups) and set(mine.groups).isdisjoint(theirs.groups)
 
 
 def _unreadable(stated: CompatibleOnlyWith | None) -> str:

@@ -198,6 +198,13 @@ def test_a_refusal_names_the_device_its_mode_and_the_claim():
             id="an expression of what is held",
         ),
         pytest.param(
+            [part("a", 1, "g", compatibleOnlyWith={"expression": "false"}), part("x", 1, "g")],
+            ["a"],
+            "x",
+            "a is held by default/h-a and compatible only with false",
+            id="an expression of what is held, which is of the same group",
+        ),
+        pytest.param(
             [device("a", {"id": "a"}), stating("x", "false")],
             ["a"],
             "x",

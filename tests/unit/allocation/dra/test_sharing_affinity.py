@@ -146,6 +146,42 @@ def test_a_refusal_says_who_locks_a_device_and_why_a_request_has_no_mode():
     assert (
         "sharingAffinity subnet: no opaque configuration of the request gives it (preview)" in untold.message
     )
+    assert untold.message.endswith("the request needs 1 device")
+
+
+def test_locks_groups_and_expressions_exclude_together():
+    """AFF-5, GRP-3, GRP-11: a device is given only if none of them stands against it."""
+
+    def grouped(name: str, group: str, **fields: Any) -> Object:
+        made = nic(name, draws={"cs": {"m": 1}}, **fields)
+        made["consumesCounters"][0]["compatibilityGroups"] = [group]
+        return made
+
+    no_raw = {"expression": f'device.attributes["{DRIVER}"].id != "R"'}
+    raw = device("R", {"id": "R"}, draws={"cs": {"m": 1}})
+    parts = [grouped("A", "eth"), grouped("B", "rdma"), grouped("C", "eth", compatibleOnlyWith=no_raw), raw]
+    slices = pool(*parts)
+    slices[0]["spec"]["sharedCounters"] = [{"name": "cs", "counters": {"m": {"value": "9"}}}]
+    of_b = in_mode("c", "a")
+    of_b["spec"]["devices"]["requests"] = [request("r0", selectors=only("B"))]
+    of_r = claim("c", request("r0", selectors=only("R")))
+    holders = [sharing("h", "A", "a"), sharing("i", "C", "b")]
+    for wanted, before, expected in [
+        (in_mode("c", "b"), holders[:1], ["r0=C"]),  # A is locked to a, and B is of another group
+        (in_mode("c", "a", "b"), [], ["r0=A r1=C"]),
+        (in_mode("c", "a"), holders, ["r0=A"]),
+        (of_b, [], ["r0=B"]),
+        (of_b, holders[:1], None),  # of the same mode
+        (of_r, holders[:1], ["r0=R"]),
+        (of_r, holders, None),
+        (in_mode("c", "c"), holders, None),
+    ]:
+        world = World(slices, [wanted], before, rules=ON)
+        assert spelled(on_node(world)) == spelled(on_node(world, pruned=False)) == expected
+    refused = decide(World(slices, [in_mode("c", "c")], holders, rules=ON))
+    assert isinstance(refused, Unsatisfied)
+    assert "A is locked to subnet=a by default/h (preview)" in refused.message
+    assert "A is held by default/h with group eth" in refused.message
 
 
 def test_without_the_gate_modes_do_not_matter():

@@ -1,9 +1,12 @@
 """Single gates and constraints, in worlds made for them."""
 
+from dataclasses import replace
+
 from reconciler.allocation.explanation import Explanation, Kind, Request
 from reconciler.analysis.explain.explain import explain
 from reconciler.api.objects.plan import Reason
-from tests.tools.allocation_world import World, asks
+from reconciler.api.objects.semantics import SHARING_AFFINITY
+from tests.tools.allocation_world import NEW, World, asks
 from tests.tools.builders import (
     claim,
     counter_slice,
@@ -167,3 +170,17 @@ def test_of_a_node_the_device_that_fails_least_is_told_and_of_what_selects_the_f
     assert explanation_of(foreign).nearest[0].lacks[0].why == (
         "other devices on the node do not match class any",
     )
+
+
+def test_a_request_that_asks_for_no_mode_is_told_so():
+    """AFF-2: nothing is held here."""
+    modes = resource_slice("m", slices=2, nodeName="n")
+    del modes["spec"]["devices"]
+    modes["spec"]["sharingAffinity"] = [{"cel": {"subnet": "object.subnet"}}]
+    shared = device("A", allowMultipleAllocations=True)
+    slices = [resource_slice("s", [shared], slices=2, nodeName="n"), modes]
+    rules = replace(NEW, gates=NEW.gates | {SHARING_AFFINITY})
+    explanation = explanation_of(World(slices, asks(request()), rules=rules))
+    why = "A: sharingAffinity subnet: no opaque configuration of the request gives it (preview)"
+    assert explanation.nearest[0].lacks[0].why == (f"A is excluded ({why})",)
+    assert [step.detail for step in explanation.requests[0].funnel if step.kind is Kind.GROUPS] == [why]
