@@ -12,7 +12,6 @@ from reconciler.allocation.dra.budget import STEPS
 from reconciler.allocation.pod_devices import PodGrant
 from reconciler.allocation.policies.selection import Policies
 from reconciler.api.manifests.inferred_nodes import InferredNodes
-from reconciler.api.migrate.special_claims import is_special
 from reconciler.api.objects.claims import AllocatedDevice
 from reconciler.api.objects.plan import Granted, Plan
 from reconciler.api.objects.selectors import NodeSelector, NodeSelectorRequirement
@@ -22,7 +21,7 @@ from reconciler.cli import rule_options
 from reconciler.cli.exits import exit_unless
 from reconciler.cli.input import read_files
 from reconciler.cli.options import FOR_PEOPLE, manifest_options, output_option, strict_option
-from reconciler.control.offline import Answer, PodReport, Report, decide, made_by_scheduler
+from reconciler.control.offline import Answer, PodReport, Report, decide
 from reconciler.errors import counted
 
 
@@ -232,10 +231,7 @@ def notes(report: Report) -> Iterator[str]:
         yield f"slices that no node can use, without {fields}: {_some(report.nowhere)}"
     for pool, problem in report.unusable.items():
         yield f"pool {pool} cannot be used: {problem}"
-    for granted in report.granted:
-        for plan in granted.plans:
-            if is_special(report.written[plan.claim]):
-                yield made_by_scheduler(plan.claim)
+    yield from report.special
     if report.answers:
         yield from _node_notes(report.nodes)
 

@@ -192,7 +192,8 @@ def on_cluster(
                 notes += filter(
                     None, [planner.left_out(planned), _ownership_note(unit, planned, intake.store)]
                 )
-                notes += [made_by_scheduler(one.key) for one in planned.claims if one.is_special]
+                for special in (one for one in planned.claims if one.is_special):
+                    notes += made_by_scheduler(special, snapshot)
             case Blocked(reason=reason, message=why):
                 message = message or f"{reason}: {why}"
     if questions or message:

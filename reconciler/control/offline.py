@@ -1,6 +1,6 @@
 """Allocates the claims of manifests without a cluster, or says why a claim gets no devices."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field
 
 from reconciler.allocation.alignment.deciding import decide as decide_claims
-from reconciler.allocation.dra.budget import STEPS
+from reconciler.allocation.dra.budget import STEPS, Fatal
 from reconciler.allocation.placement.order import queue_key
 from reconciler.allocation.placement.placing import Placement, refusal_reason
 from reconciler.allocation.pod_devices import PodDevices, PodGrant, PodRefusal
 from reconciler.allocation.policies.selection import PLAIN, Policies
 from reconciler.api.manifests.bundle import Bundle, Claims, storage_of
 from reconciler.api.manifests.inferred_nodes import InferredNodes, infer_nodes
-from reconciler.api.migrate.special_claims import served_by_classes
+from reconciler.api.migrate.special_claims import REMEDY, UNSAFE, served_by_classes
 from reconciler.api.objects.changes import Changed
 from reconciler.api.objects.claims import FINALIZER, DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Namespace, Node, Pod, claims_of, is_live
@@ -30,6 +30,7 @@ from reconciler.control.charges import Charges
 from reconciler.control.handler import Blocked, Decide
 from reconciler.control.ownership import Ownership
 from reconciler.control.planner import DELETING, NOT_FOUND, NOT_MADE, Planner
+from reconciler.control.special_claims import selected_drivers
 from reconciler.control.units import Kind, Roster, Unit
 from reconciler.errors import Rejected
 from reconciler.state.devices.snapshot import Snapshot
@@ -90,6 +91,8 @@ class Report(Struct, frozen=True):
     """What pods got of the devices of plugins; None if the input has none"""
     gangs: "tuple[tuple[GangKey, GangGranted], ...]" = ()
     """Gangs that were placed"""
+    special: tuple[str, ...] = ()
+    """Notes on the claims that kube-scheduler is to make"""
 
     @property
     def waiting(self) -> tuple[Answer, ...]:
@@ -176,6 +179,7 @@ class _Run:
         self._on_pod = on_pod
         self._on_question = on_question
         self._answers: list[Answer] = []
+        self._special: list[str] = []
         self._claims = Claims(bundle, rules)
         self._store, self._roster = Store(rules), Roster()
         slices, others = bundle.of(ResourceSlice), list(bundle.objects())
@@ -238,6 +242,7 @@ class _Run:
             {key: entry.raw for key, entry in self._claims.entries.items()},
             self._pods if self._devices else None,
             tuple(self._gangs_placed),
+            tuple(self._special),
         )
 
     def _unusable(self) -> Mapping[PoolID, str]:
@@ -371,6 +376,8 @@ class _Run:
         )
         if not isinstance(outcome, Granted):
             return Answer(pod, keys, outcome, left_out())
+        for claim in filter(lambda one: one.is_special, question.claims):
+            self._special += made_by_scheduler(claim, snapshot)
         for plan in outcome.plans:
             self._hold(plan)
         self._charges.claims(keys)
@@ -420,9 +427,17 @@ def _allocated(raw: Mapping[str, Any], plan: Plan, stamp: str) -> dict[str, Any]
     return {**raw, "metadata": metadata, "status": {**(raw.get("status") or {}), "allocation": written}}
 
 
-def made_by_scheduler(claim: ObjectKey) -> str:
-    """A note on a special claim: nobody else can make it."""
-    return (
-        f"claim {claim} does not exist yet: kube-scheduler makes it for the extended resources of the pod, "
-        "once `run` has chosen the node and removed the gate"
+def made_by_scheduler(claim: ResourceClaim, snapshot: Snapshot) -> Iterator[str]:
+    """Notes on a special claim: nobody else can make it, and whose devices it may get (EXT-4, EXT-5)."""
+    yield (
+        f"claim {claim.key} does not exist yet: kube-scheduler makes it for the extended resources of the "
+        "pod, once `run` has chosen the node and removed the gate"
     )
+    try:
+        found = selected_drivers(claim, snapshot)
+    except Fatal:  # the decision reports it
+        return
+    for name, drivers in found.items():
+        if len(drivers) > 1:
+            several = f"class {name} selects devices of several drivers: {', '.join(sorted(drivers))}"
+            yield f"{several}; unless all are its own, `run` refuses the pod ({UNSAFE}): {REMEDY}"

@@ -112,7 +112,8 @@ def in_manifests(
         if question.pod == key if of_pod else any(claim.key == key for claim in question.claims):
             matching.append(question)
             notes.extend(filter(None, [question.left_out()]))
-            notes.extend(made_by_scheduler(one.key) for one in question.claims if one.is_special)
+            for special in (one for one in question.claims if one.is_special):
+                notes.extend(made_by_scheduler(special, question.snapshot))
 
     report = decide(bundle, rules, steps=steps, policies=policies, on_question=note)
     answers = {

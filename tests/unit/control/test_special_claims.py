@@ -15,7 +15,7 @@ from reconciler.api.objects.semantics import ALL_GATES, EXTENDED_RESOURCES, Sema
 from reconciler.cli import main
 from reconciler.control.offline import Report, decide
 from reconciler.control.special_claims import HANDED_OVER, HandOverTerms, SpecialClaims
-from tests.tools.builders import Object, device_class, gpu_slice, held, hold, node, store
+from tests.tools.builders import DRIVER, Object, device_class, gpu_slice, held, hold, node, selectors, store
 from tests.tools.checkout import ROOT
 
 GPU = "example.com/gpu"
@@ -122,6 +122,17 @@ def test_pods_of_gangs_are_refused():
     report = decided(gpu_class(), gpu_slice("n1"), node("n1"), gated("p", annotations=of_gang))
     assert report.answers[0].reason == "ExtendedResourcesUnsafe"
     assert "dra-reconciler migrate" in report.answers[0].message
+
+
+def test_a_class_of_several_drivers_is_named_with_the_remedy():
+    """EXT-5. Whose the devices are is known to `run` alone."""
+    narrow = gpu_class()
+    narrow["spec"]["selectors"] = selectors(f'device.driver == "{DRIVER}"')
+    some = gpu_slice("n1", 3), gpu_slice("n1", 1, driver="e"), node("n1"), gated("p")
+    assert ["several drivers" in note for note in decided(narrow, *some).special] == [False]
+    (_, note) = decided(gpu_class(), *some).special
+    assert f"class gpu selects devices of several drivers: {DRIVER}, e; unless all are its own" in note
+    assert note.endswith("(ExtendedResourcesUnsafe): rewrite the pod with dra-reconciler migrate")
 
 
 def test_the_example_of_the_docs_goes_to_the_node_without_a_device_plugin():
