@@ -107,9 +107,6 @@ class Fixed(NamedTuple):
     hand_over_seconds: float = 60.0
     """How long a node is held for a pod with extended resources until kube-scheduler makes its claim."""
 
-    hand_over_calm_seconds: float = 5.0
-    """How old our last allocation there must be before its gate goes: kube-scheduler has seen it then."""
-
     writers: int = 32
     """Maximum number of parallel writes. A server needs about two milliseconds for a write, mostly for its
     disk; more parallel writes only queue up there."""
@@ -226,6 +223,10 @@ class Settings(BaseModel):
     """Make the templates that rewritten pods name, such as `gpu.nvidia.com-2`, in labelled namespaces. The
     label is `dra-reconciler.io/rewrite-resources: "true"`. Templates are never changed or deleted. Needs
     the right to create them; see docs/from-device-plugins.md."""
+
+    hand_over_calm_seconds: float = Field(default=5.0, ge=0, le=300)
+    """How old our last allocation on a node must be before a pod with extended resources goes there without
+    its gate: kube-scheduler has seen it then. Longer where its watches lag."""
 
     resource_map: Path | None = None
     """File that says what extended resources stand for, as `--map` of `dra-reconciler migrate`. For

@@ -292,7 +292,7 @@ def _intake(
     withdrawals: set[str],
     reasons: PauseReasons,
 ) -> Intake:
-    fixed = base.settings.fixed
+    settings, fixed = base.settings, base.settings.fixed
     return Intake(
         store,
         Queue(base=fixed.backoff_base_seconds, cap=fixed.backoff_cap_seconds, random=random),
@@ -301,9 +301,9 @@ def _intake(
         ours=ours,
         reasons=reasons,
         withdrawing=withdrawals,
-        volumes=not base.settings.without_volumes,
+        volumes=not settings.without_volumes,
         journal=None if recorder is None else recorder.note,
-        terms=HandOverTerms(base.clock, now, fixed.hand_over_seconds, fixed.hand_over_calm_seconds),
+        terms=HandOverTerms(base.clock, now, fixed.hand_over_seconds, settings.hand_over_calm_seconds),
     )
 
 

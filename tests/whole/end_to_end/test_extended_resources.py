@@ -124,16 +124,17 @@ def annotated(told: str, shown: Any) -> Any:
     return {**shown, "metadata": {**shown["metadata"], "annotations": {HANDED_OVER: told}}}
 
 
-async def test_the_gate_stays_until_kube_scheduler_has_seen_our_last_allocation_there():
+@pytest.mark.parametrize("given", [{}, {"hand_over_calm_seconds": 20.0}], ids=["default", "longer"])
+async def test_the_gate_stays_until_kube_scheduler_has_seen_our_last_allocation_there(given: Any):
     """EXT-5: not for allocations of other nodes, nor for those of kube-scheduler."""
-    cluster = fleet(a=1, b=4)
+    cluster, calm = fleet(a=1, b=4), given.get("hand_over_calm_seconds", 5.0)
     cluster.load(claim("there"), claim("here", 1))
-    async with reconciling(cluster, controllers=True, schedule=schedule) as running:
+    async with reconciling(cluster, controllers=True, schedule=schedule, **given) as running:
         await running.heard(Allocated, 2)
         began = moment()
         cluster.load(asking("p", 1))
         await running.heard(Ungated)
-        assert 4.9 <= moment() - began <= 5.5
+        assert calm - 0.1 <= moment() - began <= calm + 0.5
         await running.heard(AllocatedByScheduler)
         began = moment()
         cluster.load(asking("q", 1))
