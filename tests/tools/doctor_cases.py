@@ -66,7 +66,7 @@ CASES = [
     Case("unknown-field", "of a pod, newer than this program", pod("p", newer=1)).at(
         "spec.newer", "ignored: newer, which could change the answer"
     ),
-    Case("api-rules", "a PodGroup that is no gang", pod_group(least=0)).at(
+    Case("unreadable", "a PodGroup that is no gang", pod_group(least=0)).at(
         "spec.schedulingPolicy.gang.minCount"
     ),
     Case("unused-field", "gangs of 1.35", pod("p", workloadRef={"name": "w", "podGroup": "g"})).at(

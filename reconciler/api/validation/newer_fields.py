@@ -1,4 +1,5 @@
-"""What manifests are refused for as by a server: fields that are new in 1.37 and that break the API's rules.
+"""What manifests are refused for as by a server: fields that are new in 1.37 and groups of scheduling.k8s.io
+that break the rules of the API.
 
 Older mistakes are reported by doctor, and the rest of an object is used. Source: CLM-9, NAR-7, DEV-6, V-1.
 """
@@ -19,7 +20,7 @@ from reconciler.api.validation.devices import (
 )
 from reconciler.api.validation.fields import Field, WrongType
 from reconciler.api.validation.kinds import Refuses
-from reconciler.api.validation.pod_groups import check_shared
+from reconciler.api.validation.pod_groups import check_composite_spec, check_group_spec
 from reconciler.api.validation.slices import check_partition_type
 from reconciler.api.versions.extensions import ANNOTATION
 from reconciler.api.versions.shapes import mappings
@@ -41,8 +42,10 @@ def check_newer_fields(raw: Mapping[str, Any], read: ApiObject, refuses: Refuses
                 _derived(root, root["spec"]["spec"], read.spec.spec, refuses)
             case ResourceSlice():
                 _slice(root["spec"], read)
-            case PodGroup() | CompositePodGroup():
-                check_shared(root["spec"])
+            case PodGroup():
+                check_group_spec(root["spec"])
+            case CompositePodGroup():
+                check_composite_spec(root["spec"])
     except WrongType as exc:  # in a field that no model has
         field, _, what = str(exc).partition(": ")
         raise Malformed(subject_of(raw), field, what) from exc

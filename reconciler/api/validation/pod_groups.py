@@ -24,9 +24,7 @@ def check_pod_group(root: Field, review: Review) -> None:
     if review.subresource == "status":
         list(named(root["status"]["resourceClaimStatuses"], MAX_CLAIMS))
         return
-    _check_group(root["spec"])
-    if root["spec"]["parentCompositePodGroupName"].present and not root["spec"]["workloadRef"].present:
-        root["spec"]["workloadRef"].required()
+    check_group_spec(root["spec"])
     if review.old is not None:
         _check_changes(root["spec"], review.old.get("spec") or {})
 
@@ -36,12 +34,24 @@ def check_composite_group(root: Field, review: Review) -> None:
     if review.subresource == "status":
         return
     spec = root["spec"]
-    _check_policy(spec, "minGroupCount")
-    check_shared(spec)
-    if not spec["workloadRef"].present:
-        spec["workloadRef"].required()
+    check_composite_spec(spec)
     old = review.old.get("spec") or {} if review.old is not None else spec.object()
     _check_kept(spec, old, sorted({*spec.object(), *old}))
+
+
+def check_group_spec(spec: Field) -> None:
+    """Check the spec of a PodGroup. One with a parent is made from a template of a Workload."""
+    _check_group(spec)
+    if spec["parentCompositePodGroupName"].present and not spec["workloadRef"].present:
+        spec["workloadRef"].required("must be specified when `parentCompositePodGroupName` is set")
+
+
+def check_composite_spec(spec: Field) -> None:
+    """Check the spec of a CompositePodGroup."""
+    _check_policy(spec, "minGroupCount")
+    _check_shared(spec)
+    if not spec["workloadRef"].present:
+        spec["workloadRef"].required()
 
 
 def check_workload(root: Field, review: Review) -> None:
@@ -64,7 +74,7 @@ def _check_templates(holder: Field, depth: int) -> None:
                 _check_group(template)
                 continue
             _check_policy(template, "minGroupCount")
-            check_shared(template)
+            _check_shared(template)
             if depth >= MAX_DEPTH:
                 template.invalid(f"templates may nest at most {MAX_DEPTH} levels")
             else:
@@ -74,7 +84,7 @@ def _check_templates(holder: Field, depth: int) -> None:
 def _check_group(spec: Field) -> None:
     """Check the spec of a PodGroup, or a template of one."""
     _check_policy(spec, "minCount")
-    check_shared(spec)
+    _check_shared(spec)
     check_claim_sources(spec["resourceClaims"], MAX_CLAIMS)
 
 
@@ -85,7 +95,7 @@ def _check_policy(spec: Field, count: str) -> None:
         policy["gang"][count].invalid("must be greater than zero")
 
 
-def check_shared(spec: Field) -> None:
+def _check_shared(spec: Field) -> None:
     """Check what groups of pods and groups of groups have in common."""
     topology = spec["schedulingConstraints"]["topology"]
     topology.at_most(MAX_TOPOLOGY)

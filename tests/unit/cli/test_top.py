@@ -313,6 +313,23 @@ def test_allocate_names_the_group_of_a_tree_that_was_left_out(tmp_path: Path):
     assert output.count(why) == 2
 
 
+@pytest.mark.parametrize("command", ["allocate", "explain --pod replica-0-0", "whatif --count 1"])
+def test_a_group_that_a_server_refuses_is_refused_alone(tmp_path: Path, command: str):
+    """Its pods wait for it, and so does its tree; everything else is answered."""
+    other = claim("other", device_class="gpu.example.com")
+    path = tmp_path / "tree.yaml"
+    text = EXAMPLE.with_name("gang-tree.yaml").read_text()
+    reference = "  workloadRef:\n    workloadName: train\n    templateName: replica\n"
+    path.write_text(f"{text.replace(reference, '', 1)}\n---\n{yaml.safe_dump(other)}")
+    code, output = run(*command.split(), "-f", str(path))
+    why = "must be specified when `parentCompositePodGroupName` is set"
+    assert f"PodGroup default/replica-0: spec.workloadRef: Required value: {why}" in output
+    assert code != 0
+    if command == "allocate":
+        assert "PodGroup default/replica-0, which pod default/replica-0-0 names, does not exist" in output
+        assert "1 claim allocated" in output
+
+
 @pytest.mark.parametrize("command", ["allocate", "explain --pod p1", "whatif --count 1"])
 def test_what_a_gang_lacks_is_said(tmp_path: Path, command: str):
     code, output = run(*command.split(), "-f", too_large(tmp_path))

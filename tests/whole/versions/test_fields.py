@@ -96,7 +96,10 @@ def test_every_field_is_read_or_listed_as_ignored(minor: int):
     assert lacking == []
 
 
-UNIONS = r"nodeAllocatableResources|\.(disruptionMode|preemptionPolicy|skipNodeOperations|partitionType)"
+UNIONS = (
+    r"nodeAllocatableResources|\."
+    r"(disruptionMode|schedulingPolicy|preemptionPolicy|resourceClaims|skipNodeOperations|partitionType)"
+)
 """Fields for which an object with all fields at once, each of them "1", is refused"""
 
 

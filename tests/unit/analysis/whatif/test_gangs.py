@@ -18,7 +18,7 @@ from reconciler.api.objects.semantics import Semantics, with_gates
 from reconciler.api.versions.reading import read
 from reconciler.errors import Rejected
 from tests.tools.examples import examples
-from tests.tools.gangs import annotated, coscheduling_group, grouped, labelled, pod_group
+from tests.tools.gangs import annotated, child_of, coscheduling_group, grouped, labelled, pod_group
 from tests.tools.small_fleet import DRIVER, Object, claim, device_class, devices, held, node, pod, template
 
 RULES = Semantics()
@@ -232,8 +232,7 @@ def test_gates_that_are_off_are_off_here_too():
     asked = [pod_group(claim="shared"), template("shared"), grouped("p0", templates=("shared",))]
     for gate in ("GenericWorkload", "CompositePodGroup"):
         without = Semantics(gates=with_gates(f"{gate}=false"))
-        inner = pod_group()
-        inner["spec"]["parentCompositePodGroupName"] = "top"
+        inner = child_of("top", pod_group())
         found = ask(racks(a=("r", 2)), inner, template("t"), grouped("p0", templates=("t",)), rules=without)
         assert found.refused is not None
         assert (found.refused.reason, gate in found.refused.message) == (Reason.FEATURE_DISABLED, True)

@@ -1,6 +1,7 @@
 """A run's objects by kind; refusals and other kinds beside them."""
 
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from reconciler.api.objects.meta import ObjectKey, ObjectMeta
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.cel.refusals import REFUSES
 from reconciler.embedded import ApiServer
+from reconciler.errors import Rejected
 from tests.tools.builders import Object, claim, device, devices, resource_slice
 from tests.tools.checkout import SHARED, needs
 
@@ -146,9 +148,19 @@ def test_a_use_of_node_resources_that_a_server_refuses_is_refused_here(said: str
 
 
 def scheduling(kind: str, **spec: Any) -> Object:
+    """A valid group with some fields; None removes one."""
     version = "v1beta1" if kind == "PodGroup" else "v1alpha3"
     made = {"apiVersion": f"scheduling.k8s.io/{version}", "kind": kind, "metadata": {"name": "g"}}
-    return {**made, "spec": {"workloadRef": {"workloadName": "w", "templateName": "t"}, **spec}}
+    given = {
+        "schedulingPolicy": {"basic": {}},
+        "workloadRef": {"workloadName": "w", "templateName": "t"},
+        **spec,
+    }
+    return {**made, "spec": {key: value for key, value in given.items() if value is not None}}
+
+
+def claims_of_group(*names: str) -> list[Object]:
+    return [{"name": name, "resourceClaimName": "c"} for name in names]
 
 
 def drawing(groups: list[str]) -> Object:
@@ -171,13 +183,45 @@ NEWER = {
     "priorityClassName: Invalid": scheduling("CompositePodGroup", priorityClassName="No name"),
     "workloadRef: expected an object": scheduling("PodGroup", workloadRef=5),
 }
+GROUPS = {
+    "workloadRef: Required value: must be specified when `parentCompositePodGroupName` is set": scheduling(
+        "PodGroup", parentCompositePodGroupName="top", workloadRef=None
+    ),
+    "workloadRef: Required value": scheduling("CompositePodGroup", workloadRef=None),
+    "resourceClaims: Too many: 5: must have at most 4 items": scheduling(
+        "PodGroup", resourceClaims=claims_of_group(*"abcde")
+    ),
+    'resourceClaims[1].name: Duplicate value: "a"': scheduling(
+        "PodGroup", resourceClaims=claims_of_group("a", "a")
+    ),
+    "gang.minCount: Invalid value: 0: must be greater than zero": scheduling(
+        "PodGroup", schedulingPolicy={"gang": {"minCount": 0}}
+    ),
+    "gang.minGroupCount: Invalid value: 0: must be greater than zero": scheduling(
+        "CompositePodGroup", schedulingPolicy={"gang": {"minGroupCount": 0}}
+    ),
+    "must specify exactly one of: `basic`, `gang`": scheduling("PodGroup", schedulingPolicy=None),
+    "exactly one of: `basic`, `gang`": scheduling(
+        "PodGroup", schedulingPolicy={"basic": {}, "gang": {"minCount": 1}}
+    ),
+    "topology: Too many: 2: must have at most 1 items": scheduling(
+        "CompositePodGroup", schedulingConstraints={"topology": [{"key": "rack"}, {"key": "block"}]}
+    ),
+}
 
 
-@pytest.mark.parametrize(("said", "raw"), NEWER.items(), ids=NEWER)
+@pytest.mark.parametrize(("said", "raw"), (NEWER | GROUPS).items(), ids=NEWER | GROUPS)
 def test_newer_fields_that_a_server_refuses_are_refused_here(said: str, raw: Object):
     (refused,) = of_documents.bundle([Document(Origin("f"), raw)]).refused
     assert f"{raw['kind']} " in str(refused.problem)
     assert said in str(refused.problem)
+
+
+@pytest.mark.parametrize(("said", "raw"), GROUPS.items(), ids=GROUPS)
+def test_a_server_refuses_the_same_groups(said: str, raw: Object):
+    placed = {**raw, "metadata": {**raw["metadata"], "namespace": "default"}}
+    with pytest.raises(Rejected, match=re.escape(said)):
+        ApiServer().load([placed])
 
 
 def test_a_refused_object_does_not_stop_the_others(tmp_path: Path):
