@@ -34,7 +34,8 @@ def per_domain(each: Amounts, codes: Codes, counted: Mask | None, size: int) -> 
     counted (N,) None for all places
     size         D
     """
-    at = np.flatnonzero(each if counted is None else np.where(counted, each, 0))
+    some = each != 0
+    at = np.flatnonzero(some if counted is None else some & counted)
     counts = np.bincount(codes[at], weights=each[at], minlength=size).astype(np.int64)
     counts[0] = 0
     return counts
@@ -42,8 +43,7 @@ def per_domain(each: Amounts, codes: Codes, counted: Mask | None, size: int) -> 
 
 def present(codes: Codes, counted: Mask | None, size: int) -> Mask:
     """(D,) domains with a counted place."""
-    found = np.zeros(size, dtype=np.bool_)
-    found[codes if counted is None else codes[counted]] = True
+    found: Mask = np.bincount(codes if counted is None else codes[counted], minlength=size) > 0
     found[0] = False
     return found
 
@@ -68,7 +68,7 @@ class Vacant:
 
     def allows(self, codes: Sequence[Codes], counts: Sequence[Amounts]) -> Mask:
         """(N,) the places that the rule allows."""
-        found: Mask = (counts[self.counter] == 0)[codes[self.counter]]
+        found: Mask = (counts[self.counter] == 0).take(codes[self.counter])
         return found
 
 
@@ -119,7 +119,7 @@ class Near:
         none = self.first and not any(counts[at].any() for at in self.counters)
         found = np.ones(len(codes[self.counters[0]]), dtype=np.bool_)
         for at in self.counters:
-            found &= codes[at] > 0 if none else (counts[at] > 0)[codes[at]]
+            found &= codes[at] > 0 if none else (counts[at] > 0).take(codes[at])
         return found
 
 
@@ -155,11 +155,12 @@ class Even:
             there = fewest[self.counter][compared]
             at = int(there.argmin())
             emptiest[:] = there[at]
-            emptiest[compared[at]] = np.delete(there, at).min(initial=have[compared[at]])
+            there[at] = have[compared[at]]
+            emptiest[compared[at]] = there.min()
             emptiest[compared] = np.minimum(emptiest[compared], have[compared])
         enough = have + self.own - emptiest <= self.skew
         enough[0] = False
-        found: Mask = enough[codes[self.counter]]
+        found: Mask = enough.take(codes[self.counter])
         return found
 
 

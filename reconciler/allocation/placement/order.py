@@ -76,7 +76,7 @@ def _near(pod: Pod, nodes: Nodes) -> Amounts | None:
     def add(each: Amounts, weight: int, key: str) -> None:
         if each.any():
             codes, size = nodes.labels.codes(key)
-            found[:] += weight * per_domain(each, codes, None, size)[codes]
+            found[:] += weight * per_domain(each, codes, None, size).take(codes)
 
     with suppress(Rejected):
         terms = tuple(preferred_of(pod))
@@ -119,6 +119,6 @@ def _crowds(pod: Pod, nodes: Nodes, order: tuple[str, ...]) -> tuple[tuple[Crowd
                 counted = counted & nodes.labelled(pod)
         if one.by_taints:
             counted = counted & nodes.tolerated_own(pod)
-        counts = per_domain(each, codes, counted, size)[codes]
+        counts = per_domain(each, codes, counted, size).take(codes)
         found.append(Crowd(nodes.in_order(counts, order), nodes.in_order(codes, order), one.skew - 1))
     return tuple(found), nodes.in_order(complete, order)

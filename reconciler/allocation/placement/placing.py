@@ -124,7 +124,7 @@ class Placement:
         if reserved := self._nominated(question):
             fitting = fitting & ~other_pods.beside_nominated(question, reserved)
         suiting, fitting = nodes.in_order(suiting, order), nodes.in_order(fitting, order)
-        crowded = not np.array_equal(suiting, fitting)
+        crowded = bool((suiting != fitting).any())
         return NodeChoice(
             None if fitting.all() else NodeSubset(order, fitting), crowded, crowded and arrivals
         )

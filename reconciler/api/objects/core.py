@@ -1,13 +1,13 @@
 """Node, Pod, Namespace, ConfigMap and PodDisruptionBudget: the fields that an allocation depends on."""
 
 from collections.abc import Iterable, Mapping
-from functools import cache, cached_property
+from functools import cache
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
 from reconciler.api.objects.meta import ApiObject, ObjectKey, OwnerReference, is_same_version_aside
-from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple, misplaced
+from reconciler.api.objects.model import Bool, Int, Map, Model, Str, Tuple, kept, misplaced
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.selectors import LabelSelector, NodeSelector, NodeSelectorTerm
 from reconciler.api.objects.storage import Resources, Volumes
@@ -313,12 +313,12 @@ class Pod(ApiObject):
     spec: PodSpec = Field(default_factory=PodSpec)
     status: PodStatus = Field(default_factory=PodStatus)
 
-    @cached_property
+    @kept
     def gated(self) -> bool:
         """Whether the pod has our scheduling gate. Cached: it is read dozens of times for each pod."""
         return GATE in [gate.name for gate in self.spec.scheduling_gates]
 
-    @cached_property
+    @kept
     def claim_keys(self) -> tuple[ObjectKey, ...]:
         """The claims that the pod names, in its order, then that for its extended resources. Cached: they are
         read dozens of times for each pod.
@@ -328,7 +328,7 @@ class Pod(ApiObject):
             names.append(self.special_claim)
         return tuple(dict.fromkeys(ObjectKey(self.key.namespace, name) for name in names))
 
-    @cached_property
+    @kept
     def may_ask_for_extended_resources(self) -> bool:
         """Whether some resource has a domain, as most have not. Cached as the above."""
         containers = (*self.spec.containers, *self.spec.init_containers)

@@ -92,7 +92,7 @@ class LabelColumns(Forkable):
         """(N,) a test of a label's value, or of None where it is missing; once for each distinct value."""
         column = self._column(key)
         verdict = np.array([holds(None), *map(holds, column.values)], dtype=np.bool_)
-        found: Mask = verdict[column.codes[: len(self._labels)]]
+        found: Mask = verdict.take(column.codes[: len(self._labels)])
         return found
 
     def codes(self, key: str) -> tuple[Codes, int]:

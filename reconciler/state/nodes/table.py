@@ -156,7 +156,7 @@ class Nodes(Forkable):
 
     def in_order(self, column: Column, order: tuple[str, ...]) -> Column:
         """(nodes, ...) a column over rows, reordered by these names."""
-        return column[self.rows(order)]  # type: ignore[return-value]
+        return column.take(self.rows(order), axis=0)  # type: ignore[return-value]
 
     def rows(self, order: tuple[str, ...]) -> Rows:
         """(nodes,) the rows of these names. Cached for one order."""

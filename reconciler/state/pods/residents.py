@@ -175,8 +175,7 @@ class Residents(Forkable):
                 self._residents[key] = replace(before, pod=pod)
                 return STILL
         left = STILL if before is None else self._remove(key, before)
-        came = self._add(key, pod, node)
-        return Moved(left.counted or came.counted, left.freed)
+        return Moved(self._add(key, pod, node) or left.counted, left.freed)
 
     def unbound(self, *, gated: bool) -> list[ObjectKey]:
         """The pods whose node is decided, and that are not bound to it: all, or only those surely gated."""
@@ -297,7 +296,7 @@ class Residents(Forkable):
     def _in_scope(self, scope: pod_terms.Scope) -> Mask:
         labels_of = self.namespaces.labels_of
         verdicts = [scope.covers_own(name, labels_of) for name in self._namespaces]
-        found: Mask = np.array(verdicts, dtype=np.bool_)[self._namespace[: self._size]]
+        found: Mask = np.array(verdicts, dtype=np.bool_).take(self._namespace[: self._size])
         return found
 
     def _selected(self, selector: Selector) -> Mask:
@@ -311,7 +310,8 @@ class Residents(Forkable):
             return False
         return pods.has(one.pod.key.namespace, one.pod.metadata.labels, self.namespaces.labels_of)
 
-    def _add(self, key: ObjectKey, pod: Pod, node: str) -> Moved:
+    def _add(self, key: ObjectKey, pod: Pod, node: str) -> bool:
+        """Put a pod on its node; return whether a set changed."""
         row = self._new_row()
         ports = tuple([used for port in pod_terms.ports_of(pod) for used in pod_terms.counted_as(port)])
         one = Resident(pod, node, row, ports, _terms_of(pod), pod_terms.wishes_of(pod))
@@ -322,7 +322,7 @@ class Residents(Forkable):
         self._terminating[row] = one.terminating
         self._at[row] = -1
         at = self._node_rows.get(node)
-        return Moved(self._count(one, at, 1)) if at is not None else STILL
+        return at is not None and self._count(one, at, 1)
 
     def _new_row(self) -> int:
         """A row for a pod: a spare one first."""
@@ -363,9 +363,11 @@ class Residents(Forkable):
                 self._terms_by_label.add(term, term.selector)
         changed = False
         if self._sets:
-            for pods in list(self._sets_by_label.candidates(one.pod.metadata.labels)):
+            for pods in self._sets_by_label.candidates(one.pod.metadata.labels):
                 if self._belongs(one, pods):
-                    column = self._sets[pods] = widened(self._sets[pods], at + 1)
+                    column = self._sets[pods]
+                    if len(column) <= at:
+                        column = self._sets[pods] = widened(column, at + 1)
                     column[at] += sign
                     changed = True
         return changed
