@@ -17,6 +17,7 @@ from reconciler.cel.refusals import REFUSES
 from reconciler.cli.exits import NoAnswer, note_refusal
 from reconciler.cli.options import strict
 from reconciler.cli.output import SILENT, ProgressTracker, remark
+from reconciler.cli.rule_options import rules_of_command
 from reconciler.errors import Malformed, counted
 
 
@@ -30,7 +31,7 @@ def _bundle(
     paths: Sequence[str],
     progress: ProgressTracker,
 ) -> Bundle:
-    found = known_alone(bundle(progress.each("reading manifests", read), REFUSES))
+    found = known_alone(bundle(progress.each("reading manifests", read), REFUSES, rules_of_command()))
     if paths and not (found.size or any(map(_is_question, found.others.values()))):
         report_refused(found.refused)
         raise NoAnswer(nothing_usable(len(found.refused), found.ignored) or nothing_in(paths))
@@ -129,7 +130,7 @@ def read_first_file_and_all(files: Sequence[str], progress: ProgressTracker) -> 
     every = _bundle(chain(first, manifests.documents(files[1:], sys.stdin.buffer)), files, progress)
     report_warnings(every.warnings)
     report_refused(every.refused)
-    return bundle(first, REFUSES), every
+    return bundle(first, REFUSES, rules_of_command()), every
 
 
 def read_valid(raws: Iterable[dict[str, Any]]) -> Iterator[ApiObject]:

@@ -40,11 +40,21 @@ def _parse_policies(texts: tuple[str, ...]) -> object:
 checked_policies = _readable_by(_parse_policies)
 
 
-def _gates(_context: click.Context, _option: click.Parameter, text: str) -> frozenset[str]:
+def _gates(_context: click.Context, _option: click.Parameter, text: str) -> str:
     try:
-        return semantics.with_gates(text)
+        semantics.with_gates(text)
     except Rejected as exc:
         raise click.BadParameter(str(exc)) from exc
+    return text
+
+
+_RULES = "reconciler.rules"
+
+
+def rules_of_command() -> semantics.Semantics:
+    """By which rules the command decides, and thus which fields of manifests it checks."""
+    context = click.get_current_context(silent=True)
+    return context.meta.get(_RULES, semantics.Semantics()) if context is not None else semantics.Semantics()
 
 
 _gates_option = advanced_option(
@@ -53,7 +63,7 @@ _gates_option = advanced_option(
     default="",
     callback=_gates,
     metavar="A=true,B=false",
-    help="Feature gates to enable or disable; all but previews are enabled by default.",
+    help="Feature gates to enable or disable; by default all are on but previews, and those that 1.36 lacks.",
 )
 
 
@@ -63,7 +73,7 @@ def rules_options(func: F, *, in_cluster: bool = True) -> F:
     @wraps(func)
     def command(
         *,
-        gates: frozenset[str],
+        gates: str,
         group_modes: tuple[str, ...],
         exclusion_scopes: tuple[str, ...],
         release: semantics.Release = "1.37",
@@ -71,7 +81,10 @@ def rules_options(func: F, *, in_cluster: bool = True) -> F:
     ) -> Any:
         modes = semantics.with_group_modes(group_modes)
         scopes = semantics.with_exclusion_scopes(exclusion_scopes)
-        return func(rules=semantics.Semantics(release, gates, modes, scopes), **rest)
+        on = semantics.with_gates(gates, lacking=semantics.lacking(release))
+        rules = semantics.Semantics(release, on, modes, scopes)
+        click.get_current_context().meta[_RULES] = rules
+        return func(rules=rules, **rest)
 
     configured = configured_options(in_cluster=in_cluster)
     return all_of(configured, _gates_option, group_mode_option, exclusion_scope_option)(command)

@@ -31,7 +31,7 @@ from reconciler.api.manifests.inferred_nodes import bundle_objects, infer_nodes
 from reconciler.api.objects.core import Node
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted
-from reconciler.api.objects.semantics import Semantics, with_gates
+from reconciler.api.objects.semantics import Semantics, lacking, with_gates
 from reconciler.api.objects.similar_names import instead
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.cel.refusals import REFUSES
@@ -63,8 +63,9 @@ class Fleet:
 
     def __init__(self, *objects: Objects, release: Release = "1.37", feature_gates: str = "") -> None:
         """A fleet of objects as dicts. `feature_gates` is such as `A=true,B=false`. Raises Rejected."""
-        self._rules = Semantics(_one_of(Release, "release", release), with_gates(feature_gates))
-        self._bundle = _read(_documents(objects))
+        gates = with_gates(feature_gates, lacking=lacking(release))
+        self._rules = Semantics(_one_of(Release, "release", release), gates)
+        self._bundle = self._read(_documents(objects))
 
     @classmethod
     def load(cls, *paths: str | Path, release: Release = "1.37", feature_gates: str = "") -> "Fleet":
@@ -72,12 +73,18 @@ class Fleet:
         for path in paths:
             Path(path).stat()
         made = cls(release=release, feature_gates=feature_gates)
-        made._bundle = _read(documents(map(str, paths), BytesIO()))
+        made._bundle = made._read(documents(map(str, paths), BytesIO()))
         return made
 
     def add(self, *objects: Objects) -> "Fleet":
         """A fleet with more objects. One with the kind and name of an earlier one takes its place."""
-        return self._with(_read(_documents(objects)))
+        return self._with(self._read(_documents(objects)))
+
+    def _read(self, found: Iterable[Document | InvalidDocument]) -> Bundle:
+        read = bundle(found, REFUSES, self._rules)
+        for problem in _problems(read):
+            warnings.warn(problem, stacklevel=3)
+        return read
 
     def _with(self, new: Bundle) -> "Fleet":
         made, old = Fleet(), self._bundle
@@ -110,7 +117,7 @@ class Fleet:
         """
         report = decide(self._bundle, self._rules, steps=steps, policies=_policies(policy, demand, seed))
         claims = tuple(report.allocated(datetime.now(UTC)))
-        after = self._with(bundle(_documents(claims)))
+        after = self._with(bundle(_documents(claims), rules=self._rules))
         waiting = [
             results.Pending(tuple(map(str, one.claims)), _text(one.pod), one.reason, one.message)
             for one in report.waiting
@@ -159,7 +166,7 @@ class Fleet:
         Without `count`, as many copies are placed as fit, at most 1,000. `without` are claims that shall hold
         nothing, `drain` nodes that shall be gone. Pending claims of the fleet do not count. Raises Rejected.
         """
-        asked = _question(objects)
+        asked = _question(objects, self._rules)
         units = units_in(asked, self._rules, of_plugins=True)
         fleet = fleet_of_manifests(asked, self._bundle, bundle(()), units)
         question = Scenario(units, count, frozenset(map(ObjectKey.parse, without)), frozenset(drain))
@@ -187,7 +194,7 @@ class Fleet:
 
         Raises Rejected.
         """
-        question = question_in(_question(request))
+        question = question_in(_question(request, self._rules))
         with world_of_manifests(self._bundle, self._rules).trial() as trial:
             found = fit(question, trial, steps=steps)
         return Rows(
@@ -210,7 +217,7 @@ class Fleet:
 
         `shapes` are nodes of the fleet to add more of; without them one of each kind. Raises Rejected.
         """
-        asked = _question(demand)
+        asked = _question(demand, self._rules)
         slices = self._bundle.of(ResourceSlice)
         nodes = {one.key.name: one for one in infer_nodes(self._bundle.of(Node), slices).nodes}
         chosen = list(distinct_shapes([*nodes.values()], slices))
@@ -288,20 +295,13 @@ def _flat(objects: Iterable[Objects]) -> Iterator[Manifest]:
             yield from _flat(one)
 
 
-def _read(found: Iterable[Document | InvalidDocument]) -> Bundle:
-    read = bundle(found, REFUSES)
-    for problem in _problems(read):
-        warnings.warn(problem, stacklevel=3)
-    return read
-
-
 def _problems(found: Bundle) -> Iterator[str]:
     yield from (str(one.problem) for one in (*found.refused, *unknown_parts(found)))
 
 
-def _question(objects: Iterable[Objects]) -> Bundle:
+def _question(objects: Iterable[Objects], rules: Semantics) -> Bundle:
     """The objects of a question. Raises Rejected if one is invalid: it would be another question."""
-    found = bundle(_documents(objects), REFUSES)
+    found = bundle(_documents(objects), REFUSES, rules)
     if problem := next(_problems(found), ""):
         raise Rejected(problem)
     return found

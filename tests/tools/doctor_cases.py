@@ -1,5 +1,6 @@
 """For every rule about documents, classes and claims the smallest manifests that break it."""
 
+from reconciler.api.objects.semantics import ALL_GATES, GROUP_CLAIMS
 from tests.tools.builders import request
 from tests.tools.doctor_manifests import (
     GPU,
@@ -69,6 +70,10 @@ CASES = [
     Case("unreadable", "a PodGroup that is no gang", pod_group(least=0)).at(
         "spec.schedulingPolicy.gang.minCount"
     ),
+    Case(
+        "unused-field", "claims of a group, without the gate",
+        pod_group(claim="t"), gates=ALL_GATES - {GROUP_CLAIMS},
+    ).at("spec.resourceClaims", "ignored: resourceClaims, which needs the feature gate"),
     Case("unused-field", "gangs of 1.35", pod("p", workloadRef={"name": "w", "podGroup": "g"})).at(
         "spec.workloadRef", "ignored: workloadRef, which could change the answer"
     ),

@@ -1,6 +1,6 @@
 """For every rule the smallest change by which manifests do not break it."""
 
-from reconciler.api.objects.semantics import ALL_GATES, SHARED_CAPACITY
+from reconciler.api.objects.semantics import ALL_GATES, OPTIONAL_NODE_OPERATIONS, SHARED_CAPACITY
 from tests.tools.doctor_manifests import (
     ALL,
     FITS,
@@ -69,6 +69,12 @@ QUIET = [
     Case("negative-draw", "nothing", drawn(draw("set", memory="0"))),
     *(Case(check, "a sound pool", SOUND) for check in IN_A_SOUND_POOL),
     Case("api-rules", "administrative access", (administrative("default"), administrative("x"))),
+    Case(
+        "api-rules",
+        "what a server drops without its gate",
+        part("s", device("a"), skipNodeOperations=["NodePrepareResources"]),
+        gates=ALL_GATES - {OPTIONAL_NODE_OPERATIONS},
+    ),
     Case("unknown-field", "what is not read here", part("s", device("a", nodeAllocatableResources={}))),
     Case(
         "unknown-field",

@@ -339,7 +339,7 @@ def read_input(found: Iterable[Document | InvalidDocument], rules: Semantics) ->
             refused.append(document)
             continue
         # One bundle for each document: a common bundle would reject the second object of a name.
-        one = bundle([document], REFUSES)
+        one = bundle([document], REFUSES, rules)
         refused += one.refused
         warnings += [(document.origin, line.removeprefix(f"{document.origin}: ")) for line in one.warnings]
         entries = [entry for of_kind in one.entries.values() for entry in of_kind.values()]

@@ -12,16 +12,17 @@ from reconciler.analysis.doctor.findings import DoctorInput, Finding
 from reconciler.api.manifests.bundle import Entry, already_read
 from reconciler.api.manifests.documents import UNRENDERED, Origin
 from reconciler.api.objects.meta import ObjectKey
-from reconciler.api.objects.semantics import GATES, spelled
+from reconciler.api.objects.semantics import GATES, Semantics, spelled
 from reconciler.api.objects.similar_names import suggestion
 from reconciler.api.objects.validating import subject_of
 from reconciler.api.validation import writes
 from reconciler.api.validation.bodies import MAX_BODY, Refusal, decode_json, encode, not_found, too_large
 from reconciler.api.validation.fields import WrongType, is_dns_label, timestamp
 from reconciler.api.validation.kinds import GroupVersion, Object, Review, ServedKind
+from reconciler.api.validation.newer_fields import as_kept, dropped_fields
 from reconciler.api.validation.served_kinds import BUILTIN, NAMESPACE, START_NAMESPACES, every_kind
 from reconciler.api.versions.ignored import GATED, UNUSED, parts_of, unknown_in
-from reconciler.api.versions.kinds import NAMES, NOT_FOLLOWED, RESOURCE, SCHEDULING, is_newer
+from reconciler.api.versions.kinds import KINDS, NAMES, NOT_FOLLOWED, RESOURCE, SCHEDULING, is_newer
 from reconciler.api.versions.proposals import NO_LABEL, is_first_revision
 from reconciler.api.versions.reading import is_ours
 from reconciler.api.versions.shapes import Raw, mapping, mappings
@@ -157,8 +158,8 @@ def _unused_in(data: DoctorInput, entry: Entry) -> Iterator[tuple[str, str, str]
     """
     rules = data.snapshot.rules
     for kind, there, part in parts_of(type(entry.object), entry.raw, ""):
-        gated = GATED.get(kind, {}).items()
-        off = {key: gate for key, gate in gated if GATES[gate].is_preview or not rules.has(gate)}
+        gated = {**GATED.get(kind, {}), **dropped_fields(rules).get(kind, {})}.items()
+        off = {key: gate for key, gate in gated if gate and (GATES[gate].is_preview or not rules.has(gate))}
         for key, gate in (dict.fromkeys(UNUSED.get(kind, ()), "") | off).items():
             if part.get(key) is not None:
                 yield f"{there}.{key}" if there else key, key, gate
@@ -181,7 +182,8 @@ def api_rules(data: DoctorInput) -> Iterator[Finding]:
     namespaces, refused = _namespaces(data), {one.origin for one in data.refused}
     for one in data.documents:
         asked = one.entry is not None or one.document.origin in refused
-        for field, what in dict.fromkeys(_of(one.document.raw, one.entry, namespaces) if asked else ()):
+        found = _of(one.document.raw, one.entry, namespaces, data.snapshot.rules) if asked else ()
+        for field, what in dict.fromkeys(found):
             yield findings.API_RULES.finding_at(
                 one.document.origin, subject_of(one.document.raw), field, what
             )
@@ -220,8 +222,10 @@ def _is_accepted(namespace: str, labels: Labels) -> bool:
     return _against(_Write(NAMESPACE, NAMESPACE.stored, "", {}, described).created)[0] == 200
 
 
-def _of(raw: Raw, entry: Entry | None, namespaces: Mapping[str, Labels]) -> Iterator[Problem]:
-    write = _Write.of(raw, namespaces)
+def _of(
+    raw: Raw, entry: Entry | None, namespaces: Mapping[str, Labels], rules: Semantics
+) -> Iterator[Problem]:
+    write = _Write.of(raw, namespaces, rules)
     if write is None:
         return
     code, problems = _against(write.created)
@@ -230,7 +234,7 @@ def _of(raw: Raw, entry: Entry | None, namespaces: Mapping[str, Labels]) -> Iter
         return
     yield from problems
     # A server stops at the first value of a wrong type. Validate the fixed object to find other errors.
-    if code == 400 and (fixed := _Write.of(entry.raw, namespaces)) is not None:
+    if code == 400 and (fixed := _Write.of(entry.raw, namespaces, rules)) is not None:
         code, problems = _against(fixed.created)
         yield from problems if code == 422 else ()
     elif code == 200:
@@ -246,16 +250,19 @@ class _Write(NamedTuple):
     labels: Labels | None
     """The labels of its namespace; None if the namespace does not exist"""
     raw: Raw
+    rules: Semantics = Semantics()
+    """Of the server: fields without their gate are dropped before they are checked"""
 
     @classmethod
-    def of(cls, raw: Raw, namespaces: Mapping[str, Labels]) -> "_Write | None":
+    def of(cls, raw: Raw, namespaces: Mapping[str, Labels], rules: Semantics) -> "_Write | None":
         """None for an object whose version is not served."""
         found = _served().get((str(raw.get("apiVersion")), str(raw.get("kind"))))
         if found is None:
             return None
         kind, served = found
         namespace = _namespace(raw) if kind.namespaced else ""
-        return cls(kind, served, namespace, namespaces.get(namespace) if kind.namespaced else {}, raw)
+        labels = namespaces.get(namespace) if kind.namespaced else {}
+        return cls(kind, served, namespace, labels, raw, rules)
 
     def created(self) -> Object:
         """The object as it would be stored. Raises Refusal or WrongType."""
@@ -263,6 +270,8 @@ class _Write(NamedTuple):
         if len(text) > MAX_BODY:
             raise too_large(MAX_BODY)
         new = writes.decode_object(self.kind, self.served, decode_json(text))
+        if (known := KINDS.get(self.kind.kind)) is not None:
+            new = dict(as_kept(known.model, new, self.rules))
         metadata = new["metadata"]
         writes.set_name_and_namespace(self.kind, self.namespace, "", metadata)
         if not metadata.get("name") and metadata.get("generateName"):

@@ -6,6 +6,7 @@ copied with.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, BinaryIO, TypeVar, cast
 
 from msgspec import Struct
@@ -94,12 +95,17 @@ def read_bundle(paths: Iterable[str], stdin: BinaryIO) -> Bundle:
     return bundle(documents(paths, stdin))
 
 
-def bundle(found: Iterable[Document | InvalidDocument], refuses: Refuses | None = None) -> Bundle:
+def bundle(
+    found: Iterable[Document | InvalidDocument],
+    refuses: Refuses | None = None,
+    rules: Semantics | None = None,
+) -> Bundle:
     """Sort documents into a bundle: valid objects, invalid documents, ignored kinds.
 
     refuses  also says of a claim that is refused which of its derived attributes do not compile
+    rules    fields that a server with this release and these gates drops are not checked
     """
-    refuses = refuses or Refuses()
+    check = partial(check_newer_fields, refuses=refuses or Refuses(), rules=rules or Semantics())
     entries: dict[str, dict[ObjectKey, Entry]] = {}
     refused: list[InvalidDocument] = []
     others: dict[int, Document] = {}
@@ -111,7 +117,8 @@ def bundle(found: Iterable[Document | InvalidDocument], refuses: Refuses | None 
             others[number] = document
         else:
             try:
-                entry = _entry(document, number, warnings, refuses)
+                entry = _entry(document, number, warnings)
+                check(entry.raw, entry.object)
                 _enter(entries.setdefault(type(entry.object).__name__, {}), entry)
             except Malformed as exc:
                 refused.append(
@@ -125,15 +132,13 @@ def kind_of(raw: Mapping[str, Any]) -> str:
     return f"{raw['kind']} of {raw.get('apiVersion')}" if raw["kind"] in KINDS else str(raw["kind"])
 
 
-def _entry(document: Document, number: int, warnings: list[str], refuses: Refuses) -> Entry:
+def _entry(document: Document, number: int, warnings: list[str]) -> Entry:
     found: list[str] = []
     raw = reading.to_v1(_placed(document.raw), found)
     if raw["kind"] == "Pod":
         raw = with_label_keys(raw)
     warnings += [f"{document.origin}: {line}" for line in found]
-    entry = Entry(document.origin, raw, reading.typed(raw), number)
-    check_newer_fields(raw, entry.object, refuses)
-    return entry
+    return Entry(document.origin, raw, reading.typed(raw), number)
 
 
 def _enter(known: dict[ObjectKey, Entry], entry: Entry) -> None:

@@ -97,6 +97,12 @@ ANY_DRIVER = "*"
 ALL_GATES = frozenset(name for name, gate in GATES.items() if not gate.is_preview)
 """Those that are on where no server lacks them"""
 
+NEWER_GATES = frozenset({
+    *(COMPOSITE_GROUPS, DERIVED_ATTRIBUTES, FRACTIONAL_RANGE, GROUP_PREEMPTION),
+    *(NODE_ALLOCATABLE, OPTIONAL_NODE_OPERATIONS),
+})  # fmt: skip
+"""Those that 1.36 lacks, or has with fields of another shape: off where its rules are followed"""
+
 
 @dataclass(frozen=True, slots=True)
 class Semantics:
@@ -144,6 +150,11 @@ class Semantics:
     def binding_conditions(self) -> bool:
         """Binding conditions need two gates."""
         return self.has(BINDING_CONDITIONS) and self.has(DEVICE_STATUS)
+
+
+def lacking(release: Release) -> frozenset[str]:
+    """The gates that are off without a server, since the release does not have them."""
+    return NEWER_GATES if release == "1.36" else frozenset()
 
 
 def with_gates(text: str, *, lacking: frozenset[str] = frozenset()) -> frozenset[str]:

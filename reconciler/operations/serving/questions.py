@@ -279,7 +279,7 @@ def _answer_whatif(
     wanted: ShouldContinue,
 ) -> dict[str, Any]:
     budget = WhileWanted(wanted, CHECK_EVERY)
-    manifests = bundle(of_text("body", text))
+    manifests = bundle(of_text("body", text), rules=fork.snapshot.rules)
     if manifests.refused:
         raise Rejected(str(manifests.refused[0].problem))
     units = units_in(manifests, fork.snapshot.rules)

@@ -10,11 +10,23 @@ import yaml
 
 from reconciler.api.manifests import bundle as of_documents
 from reconciler.api.manifests.bundle import Bundle, as_served, read_bundle
-from reconciler.api.manifests.documents import Document, Origin
+from reconciler.api.manifests.documents import Document, InvalidDocument, Origin
 from reconciler.api.manifests.inferred_nodes import ASSUMED, HOSTNAME, infer_nodes
 from reconciler.api.objects.claims import DeviceClass, ResourceClaim
 from reconciler.api.objects.core import Node, Pod
 from reconciler.api.objects.meta import ObjectKey, ObjectMeta
+from reconciler.api.objects.semantics import (
+    COMPATIBILITY_GROUPS,
+    COMPOSITE_GROUPS,
+    DERIVED_ATTRIBUTES,
+    GROUP_CLAIMS,
+    GROUP_PREEMPTION,
+    NODE_ALLOCATABLE,
+    OPTIONAL_NODE_OPERATIONS,
+    Semantics,
+    lacking,
+    with_gates,
+)
 from reconciler.api.objects.slices import ResourceSlice
 from reconciler.cel.refusals import REFUSES
 from reconciler.embedded import ApiServer
@@ -183,10 +195,9 @@ NEWER = {
     "priorityClassName: Invalid": scheduling("CompositePodGroup", priorityClassName="No name"),
     "workloadRef: expected an object": scheduling("PodGroup", workloadRef=5),
 }
+ORPHAN = "workloadRef: Required value: must be specified when `parentCompositePodGroupName` is set"
 GROUPS = {
-    "workloadRef: Required value: must be specified when `parentCompositePodGroupName` is set": scheduling(
-        "PodGroup", parentCompositePodGroupName="top", workloadRef=None
-    ),
+    ORPHAN: scheduling("PodGroup", parentCompositePodGroupName="top", workloadRef=None),
     "workloadRef: Required value": scheduling("CompositePodGroup", workloadRef=None),
     "resourceClaims: Too many: 5: must have at most 4 items": scheduling(
         "PodGroup", resourceClaims=claims_of_group(*"abcde")
@@ -215,6 +226,52 @@ def test_newer_fields_that_a_server_refuses_are_refused_here(said: str, raw: Obj
     (refused,) = of_documents.bundle([Document(Origin("f"), raw)]).refused
     assert f"{raw['kind']} " in str(refused.problem)
     assert said in str(refused.problem)
+
+
+DROPPED = {
+    "skipNodeOperations: Invalid": OPTIONAL_NODE_OPERATIONS,
+    "compatibilityGroups: Too many": COMPATIBILITY_GROUPS,
+    "compatibilityGroups[1]: Duplicate": COMPATIBILITY_GROUPS,
+    "preemptionPolicy: Unsupported": GROUP_PREEMPTION,
+    ORPHAN: COMPOSITE_GROUPS,
+    "workloadRef: Required value": COMPOSITE_GROUPS,
+    "disruptionMode: Invalid": COMPOSITE_GROUPS,
+    "resourceClaims: Too many: 5: must have at most 4 items": GROUP_CLAIMS,
+    'resourceClaims[1].name: Duplicate value: "a"': GROUP_CLAIMS,
+}
+"""What a server without the gate drops, or is of a kind that it does not have"""
+
+
+@pytest.mark.parametrize(("said", "gate"), DROPPED.items(), ids=DROPPED)
+def test_a_field_is_refused_only_where_a_server_keeps_it(said: str, gate: str):
+    raw = (NEWER | GROUPS)[said]
+    assert refused_by(Semantics(), raw)
+    assert not refused_by(Semantics(gates=with_gates(f"{gate}=false")), raw)
+    # 1.36 has claims of groups.
+    assert bool(refused_by(OF_1_36, raw)) == (gate == GROUP_CLAIMS)
+
+
+def test_a_field_without_a_gate_is_refused_only_by_the_rules_of_a_release_that_has_it():
+    assert not refused_by(OF_1_36, NEWER["partitionTypeAttribute: Invalid"])
+    assert refused_by(OF_1_36, NEWER["priority: Invalid"])
+
+
+OF_1_36 = Semantics("1.36", with_gates("", lacking=lacking("1.36")))
+
+
+def refused_by(rules: Semantics, raw: Object) -> tuple[InvalidDocument, ...]:
+    return of_documents.bundle([Document(Origin("f"), raw)], rules=rules).refused
+
+
+def test_a_derived_attribute_and_a_use_of_node_resources_are_refused_only_where_a_server_keeps_them():
+    wants = {"deviceClassName": "any", "derivedAttributes": [{"name": "d/bus", "expression": "'1'"}]}
+    raw = claim("c")
+    raw["spec"] = {"devices": {"requests": [{"name": "r", "exactly": wants}]}}
+    used = resource_slice("s", [{"name": "a", "nodeAllocatableResources": {"cpu": {}}}], nodeName="n")
+    for one, gate in ((raw, DERIVED_ATTRIBUTES), (used, NODE_ALLOCATABLE)):
+        assert refused_by(Semantics(), one)
+        assert not refused_by(Semantics(gates=with_gates(f"{gate}=false")), one)
+        assert not refused_by(OF_1_36, one)
 
 
 @pytest.mark.parametrize(("said", "raw"), GROUPS.items(), ids=GROUPS)

@@ -17,17 +17,21 @@ from reconciler.api.objects.meta import ApiObject, ObjectMeta, time_of
 from reconciler.api.objects.model import aliases_of, value
 from reconciler.api.objects.semantics import (
     BINDING_CONDITIONS,
+    DERIVED_ATTRIBUTES,
     DEVICE_STATUS,
     GATES,
     SHARING_AFFINITY,
+    TAINT_RULES,
     TAINTS,
     Semantics,
+    lacking,
     with_exclusion_scopes,
     with_gates,
     with_group_modes,
 )
 from reconciler.api.objects.semver import MAX_LENGTH, Semver
 from reconciler.api.objects.slices import ResourceSlice
+from reconciler.api.versions.kinds import SINCE
 from reconciler.errors import Rejected
 from reconciler.plugins.kueue.objects import Workload
 from tests.tools.patience import PATIENCE
@@ -134,6 +138,17 @@ def test_all_gates_but_previews_are_on_unless_turned_off():
     assert with_gates(f"{TAINTS}=false") == GATES.keys() - {*previews, TAINTS}
     assert with_gates(f"{SHARING_AFFINITY}=true") == with_gates("") | {SHARING_AFFINITY}
     assert TAINTS in with_gates(f"{TAINTS}=true", lacking=frozenset({TAINTS}))
+
+
+def test_what_1_36_lacks_is_off_by_its_rules_unless_it_is_turned_on():
+    """And what it has with another shape. Fields that are read from annotations need no server."""
+    newest = {since.gate for fields in SINCE.values() for since in fields.values() if since.minor == 37}
+    named = {gate for gate in newest if gate and not GATES[gate].needs_no_server}
+    assert lacking("1.36") == named | {name for name, gate in GATES.items() if gate.on_since == 37} - {
+        TAINT_RULES
+    }
+    assert lacking("1.37") == frozenset()
+    assert DERIVED_ATTRIBUTES in with_gates(f"{DERIVED_ATTRIBUTES}=true", lacking=lacking("1.36"))
 
 
 @pytest.mark.parametrize("text", [f"{TAINTS}=false,{TAINTS}=true", f" {TAINTS}=False , {TAINTS}=TRUE ,"])
