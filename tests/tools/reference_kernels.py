@@ -1,7 +1,7 @@
 """The definition of each kernel, in plain loops over plain integers. Slow and simple."""
 
 from collections.abc import Sequence
-from itertools import combinations, product
+from itertools import product
 
 Row = Sequence[int]
 Table = Sequence[Row]
@@ -55,27 +55,6 @@ def draw_one(left: Table, table: Table, sets: Row, draws: Row) -> list[list[int]
 def rows_of(codes: Sequence[Row], code: int) -> list[int]:
     """The rows in which a code occurs, once per occurrence."""
     return [row for row, entries in enumerate(codes) for entry in entries if entry == code]
-
-
-def least_draw(draw: Table, idle: int, need: int, width: int) -> list[int]:
-    """The least draw of each counter over every choice of `need` devices; idle devices draw nothing."""
-    choices = list(combinations([*draw, *([0] * width for _ in range(idle))], need))
-    return [min(sum(row[counter] for row in chosen) for chosen in choices) for counter in range(width)]
-
-
-def max_matching(wanted: Row, options: Sequence[Sequence[bool]], room: Row) -> int:
-    """The most devices that any assignment gives, over all assignments."""
-    places = [
-        [None, *(kind for kind in range(len(room)) if options[request][kind])]
-        for request, count in enumerate(wanted)
-        for _ in range(count)
-    ]
-    best = 0
-    for chosen in product(*places):
-        given = [kind for kind in chosen if kind is not None]
-        if all(given.count(kind) <= room[kind] for kind in set(given)):
-            best = max(best, len(given))
-    return best
 
 
 def group_min(values: Table, groups: Row, size: int, width: int) -> list[list[int]]:

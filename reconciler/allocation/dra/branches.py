@@ -7,7 +7,6 @@ from itertools import islice
 
 import numpy as np
 
-from kernels.bounds import least_draw, max_matching
 from kernels.types import Amounts, Mask
 from reconciler.allocation.dra.candidates import Candidates
 from reconciler.allocation.dra.prover import Prover
@@ -165,29 +164,6 @@ def _pack(amounts: Amounts) -> int:
     return int.from_bytes(amounts.astype("<i8", copy=False).tobytes(), "little")
 
 
-class Remaining:
-    """The next requests and the devices that remain for them. The first belongs to the current claim."""
-
-    def __init__(
-        self,
-        problem: NodeProblem,
-        slots: Sequence[Slot],
-        by_slot: Sequence[Sequence[Candidates]],
-        state: State,
-    ) -> None:
-        self.problem = problem
-        self.state = state
-        self.slots: list[Slot] = []
-        self.by_slot: list[list[tuple[Candidates, Mask]]] = []
-        """Of each slot: its alternatives, each with the (n,) devices it could take"""
-        for slot, alternatives in zip(slots, by_slot, strict=True):
-            mine = slot.claim == slots[0].claim
-            if any(_may_fail(state, c, mine=mine) for c in alternatives):
-                break
-            self.slots.append(slot)
-            self.by_slot.append([(c, _possible(problem, state, c, mine=mine)) for c in alternatives])
-
-
 def _may_fail(state: State, candidates: Candidates, *, mine: bool) -> bool:
     """Whether the option could meet an error. A later claim may use devices that this one may not (ADM-2)."""
     if candidates.listed is not None and candidates.option.constraints:
@@ -209,17 +185,29 @@ def _possible(problem: NodeProblem, state: State, candidates: Candidates, *, min
     return mask if candidates.option.admin else mask & ~state.taken
 
 
+def remaining(
+    problem: NodeProblem, slots: Sequence[Slot], by_slot: Sequence[Sequence[Candidates]], state: State
+) -> list[list[tuple[Candidates, Mask]]]:
+    """Of each of the next requests up to one that may be an error: its alternatives, each with the (n,)
+    devices that it could take. The first request belongs to the current claim.
+    """
+    found: list[list[tuple[Candidates, Mask]]] = []
+    for slot, alternatives in zip(slots, by_slot, strict=True):
+        mine = slot.claim == slots[0].claim
+        if any(_may_fail(state, c, mine=mine) for c in alternatives):
+            break
+        found.append([(c, _possible(problem, state, c, mine=mine)) for c in alternatives])
+    return found
+
+
 def is_impossible(
     prover: Prover, slots: Sequence[Slot], by_slot: Sequence[Sequence[Candidates]], state: State
 ) -> bool:
-    """Whether the next requests cannot be met. Never true if they can be met, or if an error comes first."""
-    remaining = Remaining(prover.problem, slots, by_slot, state)
-    if not remaining.slots:
-        return False
-    if not all(map(_some_alternative, remaining.by_slot)):
+    """Whether it is proved that the next requests cannot be met. Never true if an error comes first."""
+    left = remaining(prover.problem, slots, by_slot, state)
+    if not all(map(_some_alternative, left)):
         return True
-    proved = prover.is_impossible(remaining.slots, remaining.by_slot, state)
-    return proved if proved is not None else _too_few(remaining) or _over_drawn(remaining)
+    return bool(left) and prover.is_impossible(slots[: len(left)], left, state) is True
 
 
 def _some_alternative(alternatives: Sequence[tuple[Candidates, Mask]]) -> bool:
@@ -230,69 +218,3 @@ def _enough(candidates: Candidates, mask: Mask) -> bool:
     if candidates.listed is not None:
         return bool(len(candidates.listed)) and bool(mask[candidates.listed].all())
     return int(np.count_nonzero(mask)) >= candidates.count
-
-
-def _too_few(remaining: Remaining) -> bool:
-    """Whether there are too few devices when each device serves one request only."""
-    problem = remaining.problem
-    wanted, masks = [], []
-    for alternatives in remaining.by_slot:
-        usable = [(c, _listed(c, mask)) for c, mask in alternatives if not c.option.admin]
-        if len(usable) < len(alternatives):
-            continue
-        union = np.logical_or.reduce([mask for _, mask in usable])
-        if (union & problem.shared).any():
-            continue  # a shared device serves several requests
-        wanted.append(min(c.count for c, _ in usable))
-        masks.append(union)
-    if not wanted:
-        return False
-    kinds, room = _kinds(np.stack(masks))
-    total = sum(wanted)
-    if int(room[kinds.any(axis=0)].sum()) < total:
-        return True
-    return max_matching(np.array(wanted, dtype=np.intp), kinds, room) < total
-
-
-def _kinds(masks: Mask) -> tuple[Mask, np.ndarray]:
-    """Groups devices that serve the same requests: (R, n) -> (R, Q) kinds and their sizes (Q,)."""
-    if len(masks) > 62:
-        return np.unique(masks, axis=1, return_counts=True)
-    bits = np.int64(1) << np.arange(len(masks), dtype=np.int64)
-    codes, room = np.unique(bits @ masks, return_counts=True)
-    return (codes[None] & bits[:, None]) != 0, room
-
-
-def _listed(candidates: Candidates, mask: Mask) -> Mask:
-    if candidates.listed is None:
-        return mask
-    listed = np.zeros_like(mask)
-    listed[candidates.listed] = True
-    return mask & listed
-
-
-def _over_drawn(remaining: Remaining) -> bool:
-    """Whether some counter has less than the least that the requests must draw from it."""
-    problem = remaining.problem
-    needed = np.zeros_like(problem.left)
-    for alternatives in remaining.by_slot:
-        least = [_least_drawn(problem, c, _listed(c, mask)) for c, mask in alternatives if _enough(c, mask)]
-        if least:
-            needed += np.minimum.reduce(least)
-    return bool(((needed > remaining.state.left) & (needed > 0)).any())
-
-
-def _least_drawn(problem: NodeProblem, candidates: Candidates, mask: Mask) -> np.ndarray:
-    """(s, C) the least that one request option must draw from each counter."""
-    least = np.zeros_like(problem.left)
-    rows = np.flatnonzero(mask)
-    # A shared device may have drawn already. So may a device with held shares that is published as
-    # dedicated now. Both count as drawing nothing.
-    drawn = problem.shared[rows] | problem.snapshot.occupancy.sharing[problem.rows[rows]]
-    sets = np.where(drawn[:, None], -1, problem.sets[rows])
-    drawing = np.bincount(sets[sets >= 0], minlength=len(problem.left))
-    for number in np.flatnonzero(drawing > len(rows) - candidates.count).tolist():
-        at, k = np.nonzero(sets == number)
-        draw = problem.table[problem.draws[rows[at], k]]
-        least[number] = least_draw(draw, len(rows) - len(at), candidates.count)
-    return least

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from perf.fleets.hard import Scale, question, questions
 from reconciler.allocation.dra import branches, node_attempt, proof_tables, prover, search
-from reconciler.allocation.dra.branches import Remaining
+from reconciler.allocation.dra.branches import remaining
 from reconciler.allocation.dra.candidates import find_candidates
 from reconciler.allocation.dra.node_attempt import NodeGrant
 from reconciler.allocation.dra.prover import MOST_WORK, Prover
@@ -45,9 +45,8 @@ def first_proof(world: World, most_work: int = MOST_WORK) -> tuple[Prover, bool 
     by_slot = [[find_candidates(option, view, seen) for option in slot.options] for slot in parsed.slots]
     problem = set_up(parsed, view, seen)
     state = begin(problem, problem.constraints[0])
-    left = Remaining(problem, parsed.slots, by_slot, state)
     prover = Prover(problem, most_work)
-    return prover, prover.is_impossible(left.slots, left.by_slot, state)
+    return prover, prover.is_impossible(parsed.slots, remaining(problem, parsed.slots, by_slot, state), state)
 
 
 @examples(150)
@@ -83,8 +82,8 @@ def test_devices_that_draw_nothing_are_counted(columns: int):
     none = np.full((2, columns), -1, dtype=np.int32)
     problem = replace(set_up(parsed, view, seen), sets=none, draws=none)
     state = begin(problem, problem.constraints[0])
-    left = Remaining(problem, parsed.slots, by_slot, state)
-    assert Prover(problem).is_impossible(left.slots, left.by_slot, state)
+    left = remaining(problem, parsed.slots, by_slot, state)
+    assert Prover(problem).is_impossible(parsed.slots, left, state)
 
 
 NUMBER = f"device.attributes['{DRIVER}'].number"
