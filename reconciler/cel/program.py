@@ -1,28 +1,43 @@
-"""Selectors: compiled once, then evaluated over columns or on one device.
+"""Expressions compiled once, then evaluated over columns or on one device: selectors, and derived attributes.
 
-A column program is logic over masks. Its answer is a code: 0 no, 1 yes, 2 error, 3 an error that no operator
-ignores.
+The column program of a selector is logic over masks. Its answer is a code: 0 no, 1 yes, 2 error, 3 an error
+that no operator ignores. A derived attribute gives a column, one value of a device or a list of values; it is
+evaluated once for each distinct combination of the values that it reads, like a leaf of a selector. Source:
+KEP-6080 (CEL-18).
 """
 
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from functools import cached_property, lru_cache
 from threading import Lock
 from typing import NamedTuple, Protocol
 from weakref import WeakValueDictionary
 
 import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
 
 from kernels.types import Mask
+from reconciler.api.objects.semver import Semver
 from reconciler.cel import tree
-from reconciler.cel.check import DEVICE_SELECTOR, Checked
-from reconciler.cel.compiling import KEPT_SELECTORS, checked_tree
-from reconciler.cel.errors import MASK_COST_LIMIT, CelError, CelRefused, Exhausted, Fatal, RefusedAt
+from reconciler.cel.check import DERIVED_ATTRIBUTE, DEVICE_SELECTOR, Checked
+from reconciler.cel.compiling import KEPT_SELECTORS, checked_tree, emitted
+from reconciler.cel.errors import (
+    COST_LIMIT,
+    MASK_COST_LIMIT,
+    CelError,
+    CelRefused,
+    Exhausted,
+    Fatal,
+    RefusedAt,
+)
 from reconciler.cel.evaluate import Emitter
-from reconciler.cel.leaves import ERROR, FATAL, NO, YES, Budget, Codes, Leaf, batch
+from reconciler.cel.evaluation import Frame
+from reconciler.cel.leaves import ERROR, FATAL, NO, YES, Budget, Codes, Leaf, batch, combinations
 from reconciler.cel.reads import Part, Read, reads
 from reconciler.cel.rows import Masks, Rows, Where
-from reconciler.cel.values import DeviceView, truth
+from reconciler.cel.values import DeviceView, Value, name_of, truth
 
 
 class Program(Protocol):
@@ -254,3 +269,102 @@ def spent_on(expression: str) -> int:
     """`Selector.spent` of a selector; -1 if it is not compiled."""
     selector = _KNOWN.get(expression)
     return selector.spent if selector is not None else -1
+
+
+FAILS = -2
+"""The code of a device on which the expression fails"""
+_KINDS: dict[type, str] = {str: "string", int: "int", bool: "bool", Semver: "version"}
+
+
+class DerivedColumn(Struct, frozen=True):
+    """The values of an expression on D devices."""
+
+    codes: NDArray[np.int32]
+    """(D,) index into keys, or FAILS"""
+    keys: tuple[Hashable, ...]
+    """The distinct values, spelled as the keys of published attributes are"""
+    spent: int
+    """Steps of the pass"""
+
+
+class DerivedAttribute:
+    """A compiled expression. Threads may share it."""
+
+    def __init__(self, expression: str) -> None:
+        """Raises CelRefused."""
+        root, self._run, self._names = emitted(expression, DERIVED_ATTRIBUTE)
+        self._reads = reads(root)
+        self._kept: OrderedDict[Hashable, DerivedColumn] = OrderedDict()
+        self._lock = Lock()
+        self.spent = -1
+        """Steps of the last pass over all devices; -1 before the first"""
+
+    def is_cached(self, rows: Rows) -> bool:
+        """Whether the values on all devices are cached."""
+        return rows.version in self._kept
+
+    def column(self, rows: Rows, limit: int = MASK_COST_LIMIT) -> DerivedColumn:
+        """The values on all devices, cached per version of the rows. It fails on devices beyond `limit`."""
+        with self._lock:
+            kept = self._kept.get(rows.version)
+            if kept is None:
+                kept = self._kept[rows.version] = self._compute(rows, limit)
+                self.spent = kept.spent
+                if len(self._kept) > KEPT_MASKS:
+                    self._kept.popitem(last=False)
+            return kept
+
+    def _compute(self, rows: Rows, limit: int) -> DerivedColumn:
+        which, devices = combinations(rows, self._reads)
+        places: dict[Hashable, int] = {}
+        codes, spent = np.full(len(devices), FAILS, dtype=np.int32), 0
+        for at, device in enumerate(devices):
+            if spent >= limit:
+                break
+            frame = Frame(device, self._names)
+            with suppress(CelError, Exhausted, Fatal):
+                codes[at] = places.setdefault(key_of(self._run(frame)), len(places))
+            spent += COST_LIMIT - frame.remaining
+        found = np.where(rows.unreadable, np.int32(FAILS), codes[which])
+        found.setflags(write=False)
+        return DerivedColumn(found, tuple(places), spent)
+
+    def explain(self, rows: Rows, row: int) -> str:
+        """Why the expression fails on a device."""
+        device = rows.device(row)
+        if device.unreadable:
+            return device.unreadable
+        try:
+            self.key(device)
+        except (CelError, Exhausted, Fatal) as exc:
+            return str(exc)
+        return OVERSPENT
+
+    def key(self, device: DeviceView) -> Hashable:
+        """The value on one device. Raises CelError, Exhausted and Fatal."""
+        return key_of(self._run(Frame(device, self._names)))
+
+
+def key_of(value: Value) -> Hashable:
+    """A value as the key of a published attribute. Raises CelError for any other type.
+
+    All elements of a list have the type of the first. A list without any is like no attribute at all, but
+    not an error: it shares no value with another device.
+    """
+    kind = _KINDS.get(type(value))
+    if kind is not None:
+        return value if kind == "string" else (kind, str(value) if kind == "version" else value)
+    if type(value) is not tuple:
+        raise CelError(f"the value is a {name_of(value)}, but must be a string, int, bool, version or a list")
+    kinds = {type(item) for item in value}
+    if len(kinds) > 1 or not kinds <= _KINDS.keys():
+        found = ", ".join(sorted({name_of(item) for item in value}))
+        raise CelError(f"the list has {found}, but must have strings, ints, bools or versions, of one type")
+    kind = _KINDS[kinds.pop()] if kinds else "string"
+    return f"{kind}s", tuple(str(item) if kind == "version" else item for item in value)
+
+
+@lru_cache(KEPT_SELECTORS)
+def compile_derived(expression: str) -> DerivedAttribute:
+    """Compile an expression, once per text. Raises CelRefused."""
+    return DerivedAttribute(expression)

@@ -13,9 +13,8 @@ from typing import Any
 from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.quantity import Quantity
 from reconciler.api.objects.semver import Semver
-from reconciler.cel.derived import compile_derived
 from reconciler.cel.errors import CelError, CelRefused
-from reconciler.cel.program import compile_selector
+from reconciler.cel.program import compile_derived, compile_selector
 from reconciler.cel.values import DeviceView
 from tests.tools.allocation_world import World
 from tests.tools.builders import Object

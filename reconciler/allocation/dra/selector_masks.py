@@ -15,9 +15,17 @@ from reconciler.allocation.dra.request_options import RequestOption, Slot, read_
 from reconciler.api.objects.claims import ResourceClaim, ResourceClaimSpec
 from reconciler.api.objects.plan import Reason
 from reconciler.api.objects.semver import Semver
-from reconciler.cel.derived import FAILS, DerivedAttribute, DerivedColumn, compile_derived
 from reconciler.cel.errors import DECISION_COST_LIMIT, MASK_COST_LIMIT, READING_COST
-from reconciler.cel.program import CelRefused, Selector, compile_selector, spent_on
+from reconciler.cel.program import (
+    FAILS,
+    CelRefused,
+    DerivedAttribute,
+    DerivedColumn,
+    Selector,
+    compile_derived,
+    compile_selector,
+    spent_on,
+)
 from reconciler.state.caches import Cache
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.snapshot import Snapshot

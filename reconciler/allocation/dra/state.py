@@ -19,7 +19,7 @@ from reconciler.allocation.dra.constraints import Constraint, compile_constraint
 from reconciler.allocation.dra.constraints import State as ConstraintState
 from reconciler.allocation.dra.request_options import ParsedClaims
 from reconciler.api.objects.claims import DeviceConstraint
-from reconciler.cel.derived import FAILS
+from reconciler.cel.program import FAILS
 from reconciler.state.caches import Cache
 from reconciler.state.devices.snapshot import Snapshot, View
 

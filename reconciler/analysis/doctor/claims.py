@@ -28,8 +28,7 @@ from reconciler.api.validation.fields import Field, WrongType
 from reconciler.api.validation.kinds import Judged
 from reconciler.api.validation.pods import CONTAINERS, check_claims
 from reconciler.api.versions.shapes import mapping, mappings
-from reconciler.cel.derived import FAILS, compile_derived
-from reconciler.cel.program import CelRefused, Selector, compile_selector
+from reconciler.cel.program import FAILS, CelRefused, Selector, compile_derived, compile_selector
 from reconciler.cel.reading import read
 from reconciler.cel.reads import Part, inline, reads
 from reconciler.cel.refusals import REFUSES

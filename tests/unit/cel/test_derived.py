@@ -4,8 +4,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from reconciler.cel.derived import FAILS, compile_derived
 from reconciler.cel.errors import CelError, CelRefused
+from reconciler.cel.program import FAILS, compile_derived
 from reconciler.cel.values import DeviceView
 from tests.tools.cel_rows import rows_of
 from tests.tools.examples import examples
