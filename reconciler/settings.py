@@ -205,8 +205,8 @@ class Settings(BaseModel):
     pairs. Both apply within a pool and a node."""
 
     feature_gates: Annotated[str, Flag(metavar="A=BOOL,...", advanced=True)] = ""
-    """Feature gates, as `A=true,B=false`. All others are on, unless they are off by default in the server's
-    release: a server drops the fields of features that are off."""
+    """Feature gates, as `A=true,B=false`. All others are on, unless they are previews, or off by default in
+    the server's release: a server drops the fields of features that are off."""
 
     koordinator: Annotated[bool, FLAG] = False
     """Also allocate Koordinator's devices, from its Device objects, to gated pods that request them. Then no

@@ -49,7 +49,8 @@ def modes(files: tuple[str, ...], connection: Connection, output: str, rules: Se
 
     A physical device is a counter set. Devices that exclude each other without a common counter set have
     lines of their own. Allocations are read from the ResourceClaims. Also shows how the compatibility groups
-    of each driver are compared, and why, and which of Koordinator's devices pods hold for exclusive use.
+    of each driver are compared, and why, which of Koordinator's devices pods hold for exclusive use, and to
+    which mode holders lock shared devices (a preview: DRASharingAffinity).
 
     \b
     Examples:

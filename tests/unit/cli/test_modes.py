@@ -112,6 +112,52 @@ def test_json_has_the_group_mode_of_each_driver(
     assert found == {"driver": "gpu.example.com", "mode": mode, "because": because}
 
 
+LOCKED = """\
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: modes}
+spec:
+  driver: nic.example.com
+  nodeName: n1
+  pool: {name: n1, generation: 1, resourceSliceCount: 2}
+  sharingAffinity: [{cel: {subnet: object.subnet}}]
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceSlice
+metadata: {name: nics}
+spec:
+  driver: nic.example.com
+  nodeName: n1
+  pool: {name: n1, generation: 1, resourceSliceCount: 2}
+  devices: [{name: eth-0, allowMultipleAllocations: true}, {name: eth-1, allowMultipleAllocations: true}]
+---
+apiVersion: resource.k8s.io/v1
+kind: ResourceClaim
+metadata: {name: a, namespace: default}
+spec:
+  devices:
+    requests: [{name: r, exactly: {deviceClassName: nic, allocationMode: ExactCount, count: 1}}]
+status:
+  allocation:
+    devices:
+      results:
+      - {request: r, driver: nic.example.com, pool: n1, device: eth-0,
+         shareID: 6131a9f3-2289-411e-8a8f-ced0b30f6efd}
+      config:
+      - {source: FromClaim, opaque: {driver: nic.example.com, parameters: {subnet: blue}}}
+"""
+
+
+def test_the_mode_of_a_shared_device_is_shown_as_a_preview(tmp_path: Path):
+    """AFF-3."""
+    at, gate = write(tmp_path, LOCKED), "--feature-gates=DRASharingAffinity=true"
+    shown = run("modes", "-f", at, gate).stdout
+    assert re.search(r"SHARED DEVICE +MODE \(PREVIEW\) +CLAIMS\n", shown)
+    assert re.search(r"nic.example.com/n1/eth-0 +subnet=blue +default/a\n", shown)
+    assert "eth-1" not in shown
+    assert "PREVIEW" not in run("modes", "-f", at).stdout
+
+
 def test_json_also_has_conflicts(tmp_path: Path):
     held = [holding("a", "gpu-1-mig1"), holding("b", "gpu-1-bar-part")]
     result = run("modes", "-o", "json", "-f", write(tmp_path, PROPOSAL, *held))
