@@ -170,9 +170,10 @@ def _count(option: RequestOption, snapshot: Snapshot) -> Available:
         mask[rows] = judge(static, snapshot, rows, admin=option.admin)
     else:
         mask = concerned & occupancy.free
-    nodes = fleet.codes["node"][mask]
+    rows = np.flatnonzero(mask)
+    nodes = fleet.codes["node"][rows]
     far = nodes < 0
-    selectors = fleet.codes["selector"][mask][far]
+    selectors = fleet.codes["selector"][rows[far]]
     selectors = selectors[selectors >= 0]
     failing = _failing(static, fleet)
     return Available(
@@ -187,7 +188,7 @@ def _count(option: RequestOption, snapshot: Snapshot) -> Available:
         failing=failing,
         fails=bool(failing.any()),
         concerned=concerned,
-        local=not (fleet.codes["node"][concerned] < 0).any(),
+        local=not (concerned & (fleet.codes["node"] < 0)).any(),
         trail=snapshot.occupancy.trail,
         serial=snapshot.occupancy.serial,
         values={},

@@ -180,8 +180,12 @@ def _special_fields(choice: Choice, row: int, snapshot: Snapshot) -> dict[str, A
 @derived
 def _special(fleet: Fleet) -> Mask | None:
     """(D,) devices whose results have more fields than names; None if there are none."""
-    found: Mask = fleet.shared | (fleet.codes["binding"] >= 0) | (fleet.codes["operations"] >= 0)
-    found |= _asked_together(fleet)
+    found: Mask = fleet.shared
+    for name, words in (("binding", fleet.vocabulary.bindings), ("operations", fleet.vocabulary.operations)):
+        if words.values:
+            found = found | (fleet.codes[name] >= 0)
+    if fleet.vocabulary.asked.values:
+        found = found | _asked_together(fleet)
     return found if found.any() else None
 
 

@@ -205,7 +205,8 @@ def resolve(
     rules, known = rules or snapshot.rules, snapshot.fleet.vocabulary.shapes.values
     if not rules.has(semantics.CONSUMABLE_CAPACITY) or not known:
         return found
-    for code in distinct(shapes[shapes >= 0]).tolist():
+    codes = distinct(shapes)
+    for code in codes[codes >= 0].tolist():
         try:
             found[code] = consume(known[code], option.capacity, rules)
         except Fatal as exc:
