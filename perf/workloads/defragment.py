@@ -1,5 +1,6 @@
 """Defragmentation: moves that regain whole GPUs on a fleet that claims of all sizes have come to and left."""
 
+import gc
 from collections.abc import Iterator
 from time import perf_counter, thread_time
 
@@ -35,6 +36,8 @@ WHOLE = (mig.DRIVER, "7g.40gb")
 def defragment(size: Size, progress: Progress) -> Outcome:
     """Plans on the same state; the first one also compiles selectors."""
     world = world_of([*map(read, mig.fleet(size["nodes"])), *churned(size["nodes"])], Semantics())
+    gc.collect()  # as the controller does once everything is listed
+    gc.freeze()
     figures: list[Figure] = []
     for number in range(size["plans"]):
         busy, began = thread_time(), perf_counter()
