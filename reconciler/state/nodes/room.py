@@ -336,9 +336,11 @@ class Room(Forkable):
         """Add a charge to its node so many times; -1 removes it."""
         sums = self._sums.setdefault(charge.node, {})
         for name, taken in charge.amounts.items():
-            sums[name] = sums.get(name, 0) + times * taken
-            if not sums[name]:
-                del sums[name]
+            now = sums.get(name, 0) + times * taken
+            if now:
+                sums[name] = now
+            else:
+                sums.pop(name, None)
         self._write(charge.node, charge.amounts)
         if not sums:
             del self._sums[charge.node]

@@ -107,7 +107,7 @@ class Port(NamedTuple):
 
 def ports_of(pod: Pod) -> tuple[Port, ...]:
     """The ports of its node that a pod uses. Init containers that end do not count."""
-    sidecars = (one for one in pod.spec.init_containers if one.restart_policy == _ALWAYS)
+    sidecars = [one for one in pod.spec.init_containers if one.restart_policy == _ALWAYS]
     found = []
     for container in (*sidecars, *pod.spec.containers):
         for port in container.ports:
