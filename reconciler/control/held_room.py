@@ -1,5 +1,5 @@
-"""A record of held room in a ConfigMap, which commands read and the next leader takes over; and what any
-data that outlast the process need.
+"""A record of held room in a ConfigMap, which commands read and the next leader takes over, and of a group
+that is evicted as a whole, which it finishes; and what any data that outlast the process need.
 """
 
 import asyncio
@@ -8,6 +8,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 import structlog
+from msgspec import DecodeError, json
 from msgspec.structs import replace
 
 from reconciler.api.objects.core import ConfigMap
@@ -17,7 +18,14 @@ from reconciler.cluster.client import Client
 from reconciler.cluster.kinds import config_map
 from reconciler.control.intake import Intake
 from reconciler.errors import Gone, Malformed, ReconcilerError, Rejected, Retry
-from reconciler.state.nominations import Nomination, NomineeKind, Record, read_record, text_of
+from reconciler.state.nominations import (
+    Leaving,
+    Nomination,
+    NomineeKind,
+    Record,
+    read_record,
+    text_of,
+)
 
 
 class KeptConfigMap:
@@ -67,11 +75,18 @@ class KeptConfigMap:
 
 HELD_ROOM = "heldRoom"
 """The key in its data: the nominations as JSON"""
+LEAVING = "leaving"
+"""Another: the group that is evicted as a whole as JSON, or the empty text"""
 
 
 def read_held_room(data: Mapping[str, str], source: str) -> Record:
-    """The nominations in the data of the ConfigMap `source`. Raises Malformed as `read_record` does."""
-    return read_record(data[HELD_ROOM], f"{source} {HELD_ROOM}") if HELD_ROOM in data else Record()
+    """What the data of the ConfigMap `source` say. Raises Malformed as `read_record` does."""
+    found = read_record(data[HELD_ROOM], f"{source} {HELD_ROOM}") if HELD_ROOM in data else Record()
+    try:
+        return found._replace(leaving=json.decode(data[LEAVING], type=Leaving) if data.get(LEAVING) else None)
+    except DecodeError as exc:
+        refused = Malformed(f"{source} {LEAVING}", "", f"is not a group that leaves ({exc}); it is left out")
+        return found._replace(refused=(*found.refused, refused))
 
 
 def still_held(nominations: Iterable[Nomination], now: datetime) -> Iterator[tuple[Nomination, float]]:
@@ -100,10 +115,10 @@ class HeldRoomKeeper:
     def __init__(self, intake: Intake, kept: KeptConfigMap, *, writes: Callable[[], bool]) -> None:
         """`writes` says whether this process may write now: only the leader may."""
         self._nominations = intake.store.nominations
-        self._news = intake.nominating.news
+        self._nominating = intake.nominating
         self._kept = kept
         self._writes = writes
-        self._written = self._nominations.serial
+        self._written = self._state
         """The changes that the record has"""
         self._failures = 0
         self._tried = asyncio.Event()
@@ -112,12 +127,12 @@ class HeldRoomKeeper:
     async def run(self) -> None:
         """Write until cancelled."""
         while True:
-            self._news.clear()
+            self._nominating.news.clear()
             if self._behind and self._writes():
                 await self._write()
             with suppress(TimeoutError):
                 async with asyncio.timeout(RETRY if self._behind else None):
-                    await self._news.wait()
+                    await self._nominating.news.wait()
             await asyncio.sleep(PAUSE)
 
     async def written(self) -> None:
@@ -132,13 +147,18 @@ class HeldRoomKeeper:
                     await self._tried.wait()
 
     @property
+    def _state(self) -> tuple[int, int]:
+        return self._nominations.serial, self._nominating.leaving_serial
+
+    @property
     def _behind(self) -> bool:
-        return self._nominations.serial != self._written
+        return self._state != self._written
 
     async def _write(self) -> None:
-        serial = self._nominations.serial
-        if await self._kept.write({HELD_ROOM: text_of(self._nominations)}):
-            self._written = serial
+        state, leaving = self._state, self._nominating.leaving
+        group = "" if leaving is None else json.encode(leaving).decode()
+        if await self._kept.write({HELD_ROOM: text_of(self._nominations), LEAVING: group}):
+            self._written = state
         else:
             self._failures += 1
         self._tried.set()
@@ -159,18 +179,20 @@ async def take_over_held_room(
     clock: Callable[[], float],
     now: Callable[[], datetime],
 ) -> None:
-    """Hold what the record says, and nothing that an earlier term of this process has left.
+    """Hold what the record says, and nothing that an earlier term of this process has left; and know which
+    group leaves.
 
     Nothing is held for more than `most_seconds`, whatever the record says. `clock` is that of the loop; `now`
     the time of day.
     """
-    nominations = await _read_with_retries(kept)
-    if nominations is None:
+    record = await _read_with_retries(kept)
+    if record is None:
         return
+    intake.nominating.leave(record.leaving)
     began = clock()
     held = {
         one.nominee: replace(one, until=began + min(seconds, most_seconds))
-        for one, seconds in still_held(nominations, now())
+        for one, seconds in still_held(record.nominations, now())
     }
     for one in intake.store.nominations:
         # What is held for special claims follows from the pods.
@@ -181,8 +203,8 @@ async def take_over_held_room(
         log.info("held room taken over", nominees=[str(one.nominee) for one in taken])
 
 
-async def _read_with_retries(kept: KeptConfigMap) -> tuple[Nomination, ...] | None:
-    """The nominations of the record; None if there is none, or none that can be read."""
+async def _read_with_retries(kept: KeptConfigMap) -> Record | None:
+    """The record; None if there is none, or none that can be read."""
     try:
         async with asyncio.timeout(TAKEOVER_PATIENCE):
             while True:
@@ -198,4 +220,4 @@ async def _read_with_retries(kept: KeptConfigMap) -> tuple[Nomination, ...] | No
         return None
     for problem in () if found is None else found.refused:
         log.warning("held room not taken over", config_map=str(kept.key), error=str(problem))
-    return None if found is None else found.nominations
+    return found

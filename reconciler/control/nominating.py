@@ -22,7 +22,7 @@ from reconciler.control.inputs import RoomEnded, RoomHeld
 from reconciler.control.units import GangRoster
 from reconciler.state.devices.ledger import Holder
 from reconciler.state.nodes.table import Nodes
-from reconciler.state.nominations import Nomination, Nominee, NomineeKind, of_gang
+from reconciler.state.nominations import Leaving, Nomination, Nominee, NomineeKind, of_gang
 from reconciler.state.store import Delta, Store
 
 GONE = "it is gone"
@@ -42,7 +42,11 @@ class Nominating(Struct, eq=False):
     """Gets what is about to change, for a journal"""
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     news: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set whenever room is held, or not held any more. Who writes that down clears it"""
+    """Set whenever room is held, or not held any more, or others leave. Who writes that down clears it"""
+    leaving: Leaving | None = None
+    """The group that is evicted as a whole for a nominee"""
+    leaving_serial: int = 0
+    """Number of its changes so far"""
 
     def hold(self, nomination: Nomination, why: str) -> None:
         """Hold room, in place of what is held for the same nominee. Others wait for it from now on."""
@@ -66,6 +70,13 @@ class Nominating(Struct, eq=False):
         """Hold nothing for a nominee any more, and wake who waits for it."""
         if self._end(nominee):
             self._report(NominationDropped(nominee, why))
+
+    def leave(self, leaving: Leaving | None) -> None:
+        """Say which group is evicted as a whole, so that a next leader finishes that; None: none is."""
+        if leaving != self.leaving:
+            self.leaving = leaving
+            self.leaving_serial += 1
+            self.news.set()
 
     def follow(self, delta: Delta) -> None:
         """Drop what is used, and what is held for objects that are gone."""

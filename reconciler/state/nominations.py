@@ -161,6 +161,17 @@ MAX_NOMINATIONS = 1_000
 """Nominations of one record"""
 
 
+class Leaving(Struct, frozen=True):
+    """A group that is evicted as a whole, from before its first eviction until all have left."""
+
+    nominee: Nominee
+    """For whom it leaves"""
+    pods: tuple[tuple[ObjectKey, str], ...]
+    """With their uids"""
+    deadline: str
+    """Until when a next leader finishes what was begun, as RFC 3339"""
+
+
 class Record(NamedTuple):
     """The nominations in a text, without what cannot be read."""
 
@@ -168,6 +179,7 @@ class Record(NamedTuple):
     """They never expire by themselves: `until` is infinite"""
     refused: tuple[Malformed, ...] = ()
     """One for each nomination that is left out"""
+    leaving: Leaving | None = None
 
 
 _Amount = Annotated[int, Meta(ge=0, le=INT64_MAX)]

@@ -42,15 +42,15 @@ class Victim(NamedTuple):
     """The group that leaves whole with it; empty if it leaves alone"""
 
 
+def is_deleted(victim: Victim, store: Store) -> bool:
+    """Whether a pod is being deleted, or gone."""
+    pod = store.pods.get(victim.key)
+    return pod is None or pod.metadata.uid != victim.uid or pod.metadata.deletion_timestamp is not None
+
+
 def is_leaving(victim: Victim, store: Store) -> bool:
     """Whether a pod is being deleted, finished, or gone."""
-    pod = store.pods.get(victim.key)
-    return (
-        pod is None
-        or pod.metadata.uid != victim.uid
-        or pod.metadata.deletion_timestamp is not None
-        or pod.finished
-    )
+    return is_deleted(victim, store) or store.pods[victim.key].finished
 
 
 def has_left(victim: Victim, store: Store) -> bool:

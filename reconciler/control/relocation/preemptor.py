@@ -14,16 +14,23 @@ from msgspec.structs import asdict, replace
 
 from reconciler.aio.tasks import Closed
 from reconciler.api.objects.core import Pod, claims_of
-from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.meta import ObjectKey, time_of
 from reconciler.cluster.pod_writer import Evictions
 from reconciler.control.decisions.every import Evicted, RoomPlanAborted, RoomPlanned
 from reconciler.control.inputs import Planned
 from reconciler.control.relocation import relocator
 from reconciler.control.relocation.evictor import AGAIN, LONGEST_AGAIN, Purpose
-from reconciler.control.relocation.ground import Ground, Victim, changed, has_left, is_leaving
+from reconciler.control.relocation.ground import (
+    Ground,
+    Victim,
+    changed,
+    has_left,
+    is_deleted,
+    is_leaving,
+)
 from reconciler.control.units import Kind, Unit
 from reconciler.errors import ReconcilerError, Rejected
-from reconciler.state.nominations import Nominee, own_of_all
+from reconciler.state.nominations import Leaving, Nominee, own_of_all
 
 log = structlog.get_logger()
 
@@ -33,23 +40,28 @@ PAUSE = 1.0
 """Seconds between two looks at what is pending"""
 
 
-class RoomCampaign(Struct):
-    """A plan that is being carried out."""
+class Leavers(Struct, kw_only=True):
+    """Who leaves for a nominee."""
 
-    unit: Unit
     nominee: Nominee
-    plan: relocator.RoomPlan
-    """The rest of it: pods that have left are not in it any more"""
-    leaving: Victim | None = None
-    """The pod that was evicted last"""
     rest: tuple[Victim, ...] = ()
-    """The others of its group, if that leaves whole: their evictions are requested until they are gone"""
+    """The others of a group that leaves whole: their evictions are requested until they are gone"""
     not_before: float = 0.0
     """When the next eviction may be tried"""
 
 
+class RoomCampaign(Leavers, kw_only=True):
+    """A plan that is being carried out."""
+
+    unit: Unit
+    plan: relocator.RoomPlan
+    """The rest of it: pods that have left are not in it any more"""
+    leaving: Victim | None = None
+    """The pod that was evicted last"""
+
+
 class Preemptor(relocator.Relocator):
-    """All its state is lost with the process; see `Nominating`."""
+    """All its state is lost with the process, but for what `Nominating` has."""
 
     purpose = Purpose.PREEMPTION
     failure = "making room failed"
@@ -67,6 +79,8 @@ class Preemptor(relocator.Relocator):
         self._evictions = evictions
         self._plan = plan
         self._campaign: RoomCampaign | None = None
+        self._finishing: Leavers | None = None
+        """The rest of a group of which an earlier leader, or a plan that failed, has evicted a part"""
         self._before: Ground | None = None
         """What the last plan was made from"""
         self._sharers: list[Pod] = []
@@ -89,6 +103,9 @@ class Preemptor(relocator.Relocator):
             return
         if self._campaign is not None:
             await self._advance(self._campaign)
+            return
+        if (leaving := self._intake.nominating.leaving) is not None:
+            await self._finish(leaving)
             return
         self._before = None  # it is as large as the state, and out of date
         units = self._candidates.units()
@@ -127,7 +144,7 @@ class Preemptor(relocator.Relocator):
             return
         self._asking.clear()
         # Also if nobody has to leave: pods that are being deleted make room, which is held for it.
-        self._campaign = RoomCampaign(unit, nominee, plan)
+        self._campaign = RoomCampaign(unit=unit, nominee=nominee, plan=plan)
         self._hold(self._campaign)
         await self._hint(self._campaign, self._node(plan))
         await self._advance(self._campaign)
@@ -171,6 +188,7 @@ class Preemptor(relocator.Relocator):
             campaign.not_before = self._clock() + wait
             self._hold(campaign, more=wait)
             return
+        self._note_leaving(campaign)
         if self._means.written is not None:
             await self._means.written()  # a next leader holds it, too: nobody leaves in vain
         if not await self._may_leave_together(campaign):
@@ -217,7 +235,31 @@ class Preemptor(relocator.Relocator):
             return
         self._left(campaign)
 
-    async def _evict_rest(self, campaign: RoomCampaign) -> None:
+    def _note_leaving(self, campaign: RoomCampaign) -> None:
+        """Say who leaves as one, so that a next leader finishes what is begun."""
+        if len(group := _first(campaign.plan)) > 1:
+            pods, until = tuple((one.key, one.uid) for one in group), self._deadline(self._terms.hold_seconds)
+            self._intake.nominating.leave(Leaving(campaign.nominee, pods, until))
+
+    async def _finish(self, leaving: Leaving) -> None:
+        """Evict the others of a group of which some are gone. If none is, or that was too long ago, nobody
+        leaves.
+        """
+        if self._finishing is None:
+            group = tuple(Victim(key, uid, ()) for key, uid in leaving.pods)
+            until, now = time_of(leaving.deadline), self._means.now()
+            begun = any(is_deleted(victim, self._store) for victim in group)
+            if not (self._terms.evict and begun and until is not None and now < until):
+                self._intake.nominating.leave(None)
+                return
+            if not self._means.turns.take(self.purpose):
+                return
+            self._finishing = Leavers(nominee=leaving.nominee, rest=group)
+        await self._evict_rest(self._finishing)
+        if not self._finishing.rest:
+            self._stop()
+
+    async def _evict_rest(self, campaign: Leavers) -> None:
         """Evict the others of a group that leaves whole; those that may not go yet again later."""
         if self._clock() < campaign.not_before:
             return
@@ -235,6 +277,9 @@ class Preemptor(relocator.Relocator):
                 stay[victim] = delay
         campaign.rest = tuple(stay)
         campaign.not_before = self._clock() + min(stay.values(), default=0.0)
+        if (leaving := self._intake.nominating.leaving) is not None:
+            until = self._deadline(self._terms.hold_seconds)
+            self._intake.nominating.leave(replace(leaving, deadline=until) if stay else None)
 
     def _rates_allow(self, plan: relocator.RoomPlan) -> float:
         """Seconds until the next pod may be evicted, with its group if that leaves whole; 0 if it may."""
@@ -242,6 +287,7 @@ class Preemptor(relocator.Relocator):
 
     def _left(self, campaign: RoomCampaign) -> None:
         """The next victim leaves, and the others of its group have to, if that leaves whole."""
+        self._note_leaving(campaign)
         group = _first(campaign.plan)
         campaign.leaving, campaign.rest = group[0], group[1:]
         campaign.plan = replace(campaign.plan, victims=campaign.plan.victims[len(group) :])
@@ -312,12 +358,13 @@ class Preemptor(relocator.Relocator):
         await self._hint(campaign, "")
 
     def _end(self, campaign: RoomCampaign) -> None:
+        self._intake.nominating.leave(None)
         self._stop()
         self._wait(campaign.unit)
 
     def _stop(self) -> None:
         """Carry out no plan any more. Room that is held expires."""
-        self._campaign = self._before = None
+        self._campaign = self._finishing = self._before = None
         self._asking.clear()
         self._means.turns.end(self.purpose)
 

@@ -154,10 +154,14 @@ class Relocator:
     ) -> None:
         """Hold places from now on. `uid` is that of the pod, if it is known."""
         seconds = self._terms.hold_seconds + more
-        deadline = (self._means.now() + timedelta(seconds=seconds)).astimezone(UTC)
-        until = deadline.replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
+        until = self._deadline(seconds)
         held = Nomination(nominee, tuple(places), priority, self._clock() + seconds, until, uid)
         self._intake.nominating.hold(held, why)
+
+    def _deadline(self, seconds: float) -> str:
+        """A moment that others can read."""
+        deadline = (self._means.now() + timedelta(seconds=seconds)).astimezone(UTC)
+        return deadline.replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
 
 
 class RoomPlan(Struct, frozen=True):

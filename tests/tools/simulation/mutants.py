@@ -32,6 +32,7 @@ from reconciler.control.planner import Planner
 from reconciler.control.relocation import ground
 from reconciler.control.relocation.evictor import Evictor
 from reconciler.control.relocation.moves import Allowed
+from reconciler.control.relocation.preemptor import Preemptor
 from reconciler.control.relocation.rebalancer import Rebalancer
 from reconciler.control.relocation.relocator import Candidates, RoomPlan
 from reconciler.control.settler import HandOver, Settler
@@ -266,6 +267,7 @@ EVICTING: dict[str, Mutant] = {
     "plans outlive what they rest on": _swap(ground, "_different", lambda *_: iter(())),
     "plans outlive what the pod must mind": _swap(ground, "surroundings", lambda *_: ()),
     "a new leader holds nothing": _swap(held_room, "_read_with_retries", _nothing_read),
+    "a new leader leaves groups half gone": _swap(Preemptor, "_finish", _nothing_read),
     "eviction requests stay": _swap(Evictor, "withdraw", _nothing_read),
     "a leader in between is forgotten": _swap(Evictor, "stand_by", lambda _: None),
 }

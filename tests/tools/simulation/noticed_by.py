@@ -43,6 +43,8 @@ TESTS: dict[str, str] = {
     "test_volumes_and_pods_elsewhere_count_if_the_pod_minds_them[near]",
     "a new leader holds nothing": "tests/unit/control/test_held_room.py::"
     "test_the_next_leader_holds_the_same_room_until_the_same_deadline",
+    "a new leader leaves groups half gone": "tests/whole/preemption/test_preempting.py::"
+    "test_the_next_leader_evicts_the_rest_of_a_group_that_leaves_as_a_whole",
     "gates go as soon as a pod has a seat": _GANGS
     + "test_one_seat_of_two_asks_for_the_other_and_may_be_given_back",
     "gangs keep what they have": _GANGS + "test_seats_are_given_back_when_pods_are_missing",

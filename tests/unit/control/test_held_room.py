@@ -19,11 +19,17 @@ from reconciler.control import held_room as keeper_module
 from reconciler.control import held_room as takeover_module
 from reconciler.control.decisions.declaration import Decision
 from reconciler.control.decisions.every import Nominated, NominationDropped
-from reconciler.control.held_room import HELD_ROOM, HeldRoomKeeper, KeptConfigMap, take_over_held_room
+from reconciler.control.held_room import (
+    HELD_ROOM,
+    LEAVING,
+    HeldRoomKeeper,
+    KeptConfigMap,
+    take_over_held_room,
+)
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.embedded import ApiServer
-from reconciler.state.nominations import HeldPlace, Nomination, of_claim, of_replacement, read_record
+from reconciler.state.nominations import HeldPlace, Nomination, of_claim, of_replacement, read_record, text_of
 from tests.tools.faulty_transport import Fault, Faulty, answer, lost_answer
 from tests.tools.running_reconciler import reached
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node
@@ -313,3 +319,16 @@ def test_the_label_has_to_say_true(labels: dict[str, str], ours: bool):
 
 def test_without_anything_owned_nothing_is_written():
     assert not Ownership(all_claims=True).writes
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"nominee": ["pod", ["default", "x"], ""], "pods": 5}'])
+async def test_a_group_that_leaves_and_cannot_be_read_is_left_out_alone(text: str):
+    picture = fleet()
+    record = text_of([held_for("x")])
+    async with server(**{HELD_ROOM: record, LEAVING: text}) as over:
+        with capture_logs() as lines:
+            await take_over(picture, over)
+    assert picture.nominating.leaving is None
+    assert [one.nominee for one in picture.store.nominations] == [of_claim(key("x"))]
+    (told,) = [line for line in lines if line["log_level"] == "warning"]
+    assert "leaving: is not a group that leaves" in told["error"]

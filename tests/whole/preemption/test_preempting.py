@@ -5,8 +5,10 @@ import re
 from typing import Any
 
 import pytest
+from msgspec import json
 
-from reconciler.api.validation.served_kinds import EVICTION_REQUEST, POD
+from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.validation.served_kinds import CONFIG_MAP, EVICTION_REQUEST, POD
 from reconciler.app import evicting as evicting_parts
 from reconciler.control.decisions.allocating import Waits
 from reconciler.control.decisions.every import (
@@ -19,6 +21,7 @@ from reconciler.control.decisions.every import (
 )
 from reconciler.control.relocation import preemptor
 from reconciler.embedded.controllers import run_controllers
+from reconciler.state.nominations import Leaving, of_pod
 from tests.tools.faulty_transport import after, answer, lost_request
 from tests.tools.gangs import annotated, pod_group
 from tests.tools.patience import PATIENCE
@@ -307,9 +310,7 @@ async def test_after_a_restart_the_pod_that_leaves_is_waited_for_and_nobody_else
 async def test_the_next_leader_holds_the_room_that_was_made():
     """The first process ends between two evictions. Its room is not taken by a claim that comes first."""
     cluster = small()
-    cluster.load(
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "held", "namespace": "default"}}
-    )
+    cluster.load(held_room())
     settings = {"held_room_config_map": "default/held", "evictions_per_minute": 1}
     async with evicting(cluster, **settings) as running:
         await fleet(running, cluster)
@@ -326,6 +327,61 @@ async def test_the_next_leader_holds_the_room_that_was_made():
         await running.heard(NominationUsed)
     assert len(cluster.devices("wanted")) == 2
     assert not cluster.devices("other")
+
+
+async def test_the_next_leader_evicts_the_rest_of_a_group_that_leaves_as_a_whole():
+    """The first process ends after one eviction of three. The room that it made is used already."""
+    cluster = group_before("all", size=3)
+    cluster.load(held_room())
+    async with evicting(cluster, held_room_config_map="default/held") as running:
+        for name in ("low1", "low2"):
+            running.faulty.on("POST", f"/{name}/eviction", after(lambda: None), *[answer(429)] * 9)
+        cluster.load(claim("wanted", managed=False), important("high", "wanted"))
+        await running.heard(NominationUsed)
+    assert [decision.pod.name for decision in running.of(Evicted)] == ["low0"]
+    assert '"low2"' in recorded(cluster)
+    async with evicting(cluster, held_room_config_map="default/held") as running:
+        await running.heard(Evicted, 2)
+        await forgotten(cluster)
+    assert [decision.pod.name for decision in running.of(Evicted)] == ["low1", "low2"]
+
+
+@pytest.mark.parametrize(
+    ("gone", "deadline"), [(False, "2999-01-01T00:00:00Z"), (True, "2026-01-01T00:00:00Z")]
+)
+async def test_nobody_of_a_group_leaves_that_no_leader_began_to_evict_or_that_one_began_long_ago(
+    gone: bool, deadline: str
+):
+    cluster = group_before("all", size=3)
+    pods = tuple((ObjectKey("default", one), cluster.pod(one)["metadata"]["uid"]) for one in ("low0", "low1"))
+    leaving = Leaving(of_pod(ObjectKey("default", "high")), pods, deadline)
+    cluster.load(held_room(leaving=json.encode(leaving).decode()))
+    if gone:
+        cluster.api.delete(POD, "default", "low0")
+    async with evicting(cluster, held_room_config_map="default/held") as running:
+        await forgotten(cluster)
+        await asyncio.sleep(10)
+    assert running.of(Evicted) == []
+    assert cluster.phase("low1") == "Running"
+
+
+def recorded(cluster: Cluster) -> str:
+    """The group in the record that leaves as a whole."""
+    record = cluster.api.store[CONFIG_MAP].get("default/held")
+    assert record is not None
+    return str(record.object["data"].get("leaving"))
+
+
+async def forgotten(cluster: Cluster) -> None:
+    shelf = cluster.api.store[CONFIG_MAP]
+    async with asyncio.timeout(PATIENCE):
+        while recorded(cluster):
+            await shelf.wait(shelf.end)
+
+
+def held_room(**data: str) -> dict[str, Any]:
+    metadata = {"name": "held", "namespace": "default"}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
 OF_GROUP: list[tuple[dict[str, Any], dict[str, Any], bool]] = [
