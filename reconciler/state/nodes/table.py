@@ -6,7 +6,6 @@ from copy import deepcopy
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from msgspec.structs import replace
 
 from kernels.types import Amounts, Mask, Rows
 from reconciler.api.objects.changes import Change, versions
@@ -267,8 +266,8 @@ class Nodes(Forkable):
         node, name = labels.KnownNode.of(it), it.metadata.name
         self._supposed.discard(name)
         before = self._node.get(name)
-        if before is not None and relevant(before) == relevant(node):  # most changes of a node are heartbeats
-            self._node[name] = replace(node, labels=before.labels)  # not a second copy
+        if before is not None and _alike(before, node):  # most changes of a node are heartbeats
+            self._node[name] = labels.KnownNode(name, before.labels, node.spec, node.status)  # no second copy
             self._soft_taints.put(self._row_of[name], labels.soft_taints(node))
             return False
         row = self._row_of.get(name)
@@ -313,6 +312,12 @@ class Nodes(Forkable):
             return mask
 
         return self._masks.of(key, made)
+
+
+def _alike(one: labels.KnownNode, other: labels.KnownNode) -> bool:
+    """Whether nothing changed that decisions know of a node. Its spec and status are shared while equal."""
+    same = one.spec is other.spec and one.status is other.status
+    return one.labels == other.labels and (same or relevant(one) == relevant(other))
 
 
 def relevant(node: labels.KnownNode) -> tuple[object, ...]:
