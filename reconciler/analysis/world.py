@@ -361,7 +361,8 @@ def unallocated(claim: ResourceClaim) -> ResourceClaim:
 
 def again(claim: ResourceClaim) -> ResourceClaim:
     """A claim like this one, not allocated."""
-    return unallocated(claim.replacing("metadata", uid=_new_uid(claim)))
+    metadata = claim.metadata.model_copy(update={"uid": _new_uid(claim)})
+    return claim.model_copy(update={"metadata": metadata, "status": ResourceClaimStatus()})
 
 
 def held_again(claim: ResourceClaim, trial: Trial) -> ResourceClaim | None:
