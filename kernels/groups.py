@@ -1,7 +1,5 @@
-"""Rows by value: values that occur, reductions over rows of a group, rows by their code, logs of rows."""
+"""Rows by value: values that occur, reductions over rows of a group, rows by their code."""
 
-from array import array
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
@@ -143,26 +141,3 @@ def constant_mask(size: int, *, yes: bool) -> Mask:
     mask = np.full(size, yes)
     mask.setflags(write=False)
     return mask
-
-
-class IntegerLog:
-    """A list of integers that only grows. Readers in other threads see all that was added before they ask."""
-
-    def __init__(self) -> None:
-        self._values = array("q")
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def add(self, values: Rows | Codes | Sequence[int]) -> int:
-        """Add integers (n,); return how many there are then."""
-        self._values.extend(values.tolist() if isinstance(values, np.ndarray) else values)
-        return len(self._values)
-
-    def between(self, start: int, end: int) -> Rows:
-        """(end - start,) the integers from one position to before another."""
-        return np.array(self._values[start:end], dtype=np.intp)
-
-    def listed(self, start: int, end: int) -> list[int]:
-        """The same as a list, faster than an array where they are few."""
-        return self._values[start:end].tolist()

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from kernels.groups import (
-    IntegerLog,
     constant_mask,
     count_changes,
     distinct,
@@ -120,30 +119,3 @@ def test_ranges_and_masks_are_read_only(first: int, size: int, yes: bool):
     assert mask.tolist() == [yes] * size
     assert not rows.flags.writeable
     assert not mask.flags.writeable
-
-
-PIECES = st.lists(st.tuples(st.lists(st.integers(0, 99), max_size=6), st.booleans()), max_size=12)
-
-
-@given(PIECES, st.data())
-def test_every_part_of_a_log_is_as_of_a_list(pieces: list[tuple[list[int], bool]], data: st.DataObject):
-    log, expected = IntegerLog(), list[int]()
-    for values, as_list in pieces:
-        expected += values
-        assert log.add(values if as_list else np.array(values, dtype=np.intp)) == len(expected)
-        end = data.draw(st.integers(0, len(expected)))
-        start = data.draw(st.integers(0, end))
-        assert log.between(start, end).tolist() == expected[start:end]
-        assert log.listed(start, end) == expected[start:end]
-    assert len(log) == len(expected)
-
-
-def test_what_a_reader_has_seen_stays():
-    """A reader in another thread may still use an answer while more is added."""
-    log = IntegerLog()
-    log.add(np.array([1, 2]))
-    log.add([3])
-    stored, recent = log.between(0, 2), log.between(1, 3)
-    for number in range(1000):
-        log.add([number])
-    assert (stored.tolist(), recent.tolist()) == ([1, 2], [2, 3])

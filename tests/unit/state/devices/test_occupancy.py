@@ -4,6 +4,8 @@ from itertools import islice
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reconciler.api.objects.changes import Changed, Removed
 from reconciler.api.objects.meta import ObjectKey
@@ -12,6 +14,7 @@ from reconciler.api.objects.semantics import Semantics
 from reconciler.state.devices import occupancy_columns
 from reconciler.state.devices.exclusion import Exclusion
 from reconciler.state.devices.exclusion_rules import Conflict, scopes_apart
+from reconciler.state.devices.occupancy import Trail
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.store import Store
 from tests.tools.builders import (
@@ -262,3 +265,34 @@ def test_conflicts_that_meet_are_one_scope_and_places_stay_apart():
         [Conflict(rows(0, 4), rows(1)), Conflict(rows(2), rows(1, 5)), Conflict(rows(6), rows(7))], place
     )
     assert found.tolist() == [0, 0, 0, -1, -1, -1, 1, 1]
+
+
+CHANGES = st.lists(st.tuples(st.lists(st.integers(0, 99), max_size=6), st.booleans()), max_size=12)
+
+
+@given(CHANGES, st.data())
+def test_every_part_of_a_trail_has_the_rows_of_its_changes(
+    changes: list[tuple[list[int], bool]], data: st.DataObject
+):
+    trail, expected = Trail(), list[list[int]]()
+    for rows, as_list in changes:
+        trail.add(rows if as_list else np.array(rows, dtype=np.intp))
+        expected.append(rows)
+        later = data.draw(st.integers(0, len(expected)))
+        serial = data.draw(st.integers(0, later))
+        part = [row for one in expected[serial:later] for row in one]
+        assert trail.between(serial, later).tolist() == part
+        assert trail.few_between(serial, later, len(part)) == part
+        assert trail.few_between(serial, later, len(part) - 1) is None
+    assert len(trail) == len(expected)
+
+
+def test_what_a_reader_of_a_trail_has_seen_stays():
+    """A reader in another thread may still use an answer while more is added."""
+    trail = Trail()
+    trail.add(np.array([1, 2]))
+    trail.add([3])
+    stored, recent = trail.between(0, 1), trail.between(0, 2)
+    for number in range(1000):
+        trail.add([number])
+    assert (stored.tolist(), recent.tolist()) == ([1, 2], [1, 2, 3])
