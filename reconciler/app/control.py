@@ -48,8 +48,7 @@ from reconciler.operations.journal.entries import RECORDED_SETTINGS, Header, Rec
 from reconciler.operations.journal.hard_questions import HardQuestions
 from reconciler.operations.page.sources import PlacementView, PluginView
 from reconciler.operations.policy_comparison import PolicyComparison
-from reconciler.operations.signals import MoreSeries
-from reconciler.operations.telemetry import Signals
+from reconciler.operations.telemetry import MoreSeries, Signals
 from reconciler.settings import Settings
 from reconciler.state.store import Store
 

@@ -28,8 +28,7 @@ from reconciler.control.relocation.rebalancer import MovesTerms, Rebalancer
 from reconciler.control.relocation.relocator import Candidates, Means, Terms
 from reconciler.control.waiting import Pending
 from reconciler.errors import Gone, Rejected, Relist, Retry
-from reconciler.operations.signals import moves_signals, room_signals
-from reconciler.operations.telemetry import Signals
+from reconciler.operations.telemetry import Signals, moves_signals, room_signals
 from reconciler.settings import Settings
 
 log = structlog.get_logger()

@@ -24,8 +24,15 @@ from reconciler.operations.page.routes import page_routes
 from reconciler.operations.page.sources import RefusalMessages, Sources
 from reconciler.operations.serving.port import Route
 from reconciler.operations.serving.questions import FitEndpoint, WhatifEndpoint, whatif_routes
-from reconciler.operations.signals import fleet_signals, liveness_signals, server_signals, work_signals
-from reconciler.operations.telemetry import Signals, TaskHealth, process_facts
+from reconciler.operations.telemetry import (
+    Signals,
+    TaskHealth,
+    fleet_signals,
+    liveness_signals,
+    process_facts,
+    server_signals,
+    work_signals,
+)
 from reconciler.settings import Settings
 
 

@@ -12,7 +12,7 @@ from reconciler.api.objects.meta import ObjectKey
 from reconciler.control.units import Kind, Unit
 from reconciler.control.waiting import Pending, Waiting, Wants
 from reconciler.operations.metrics.catalogue import MAX_NAMESPACES, OTHER
-from reconciler.operations.signals import largest_namespaces
+from reconciler.operations.telemetry import largest_namespaces
 from reconciler.plugins.koordinator.demand import Demand, read_demand
 from reconciler.plugins.koordinator.vocabulary import Rules
 from tests.tools.koordinator_cluster import wants
