@@ -134,6 +134,9 @@ def ignored_fields(option: RequestOption, snapshot: Snapshot) -> Iterator[str]:
         every = list(range(len(fleet.vocabulary.mapped.values)))
         use = "nodeAllocatableResources"
         yield from _ignored(use, semantics.NODE_ALLOCATABLE, _count(fleet, "mapped", rows, every))
+    if not rules.sharing:  # a server drops the field: such a device is in use as a whole, or free (CAP-14)
+        shared = int(np.count_nonzero(fleet.shared[rows]))
+        yield from _ignored("shares", semantics.CONSUMABLE_CAPACITY, shared)
 
 
 def _count(fleet: Fleet, column: str, rows: Rows, codes: list[int]) -> int:

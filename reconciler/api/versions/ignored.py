@@ -10,6 +10,7 @@ from typing import Any, get_args, get_origin
 from reconciler.api.objects import claims, core, gangs, meta, slices, storage
 from reconciler.api.objects.model import fields_of
 from reconciler.api.objects.semantics import (
+    CONSUMABLE_CAPACITY,
     GROUP_PREEMPTION,
     NODE_ALLOCATABLE,
     SHARED_CAPACITY,
@@ -125,7 +126,11 @@ UNUSED: Mapping[type, Mapping[str, str]] = {
 
 
 GATED: Mapping[type, Mapping[str, str]] = {
-    slices.Device: {"nodeAllocatableResources": NODE_ALLOCATABLE, "taints": TAINTS},
+    slices.Device: {
+        "allowMultipleAllocations": CONSUMABLE_CAPACITY,
+        "nodeAllocatableResources": NODE_ALLOCATABLE,
+        "taints": TAINTS,
+    },
     slices.ResourceSliceSpec: {"sharingAffinity": SHARING_AFFINITY},
     slices.Counter: {"requestPolicy": SHARED_CAPACITY, "valueFrom": SHARED_CAPACITY},
     claims.AllocatedDevice: {"consumedCounters": SHARED_CAPACITY},

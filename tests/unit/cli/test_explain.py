@@ -44,6 +44,7 @@ spec:
   devices:
   - {name: gpu-0, taints: [{key: k, effect: NoSchedule}, {key: l, effect: NoExecute}]}
   - {name: gpu-1, nodeAllocatableResources: {cpu: {overhead: {perPod: "1"}}}}
+  - {name: gpu-2, allowMultipleAllocations: true}
 """
 RULE = """\
 apiVersion: resource.k8s.io/v1
@@ -54,16 +55,21 @@ spec: {deviceSelector: {driver: gpu.example.com}, taint: {key: k, effect: NoSche
 
 
 def test_what_is_ignored_without_its_gate_is_told_once():
-    off = ["DRADeviceTaints", "DRADeviceTaintRules", "DRANodeAllocatableResources"]
+    off = [
+        *("DRADeviceTaints", "DRADeviceTaintRules", "DRANodeAllocatableResources"),
+        "DRAConsumableCapacity",
+    ]
     gates = ("--feature-gates", ",".join(f"{gate}=false" for gate in off))
     manifests = together(FLEET, IGNORED, RULE, claim("big", 4))
     said = explain("big", *gates, manifests=manifests).stdout.splitlines()
     assert "taints of 1 device are ignored: the feature gate DRADeviceTaints is off" in said
     used = "nodeAllocatableResources of 1 device are ignored: the feature gate DRANodeAllocatableResources"
     assert f"{used} is off" in said
+    assert "shares of 1 device are ignored: the feature gate DRAConsumableCapacity is off" in said
     assert "ignored" not in explain("big", manifests=manifests).stdout
     found = CliRunner().invoke(main, ["doctor", *gates, "-f", "-"], input=manifests).stdout
-    for field, gate in (("taints", off[0]), ("spec", off[0]), ("taint", off[1]), ("nodeAllocatable", off[2])):
+    fields = ("taints", off[0]), ("spec", off[0]), ("taint", off[1]), ("nodeAllocatable", off[2])
+    for field, gate in (*fields, ("allowMultipleAllocations", off[3])):
         assert any(f"ignored: {field}" in line and gate in line for line in found.splitlines())
 
 
