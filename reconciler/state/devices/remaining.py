@@ -143,7 +143,7 @@ class Remaining:
                 known = max(static, retained.get(columns.id.name, NOTHING).get(name, 0))
                 units = min(-(-(wanted - known) // unit), most)
                 if key in asked and len(records) < holds:
-                    units = most
+                    units = max(units, max(columns.totals[column], 0) - known // unit)
                 if units > 0:
                     found[CounterIndex(number, column)] = units
         return found

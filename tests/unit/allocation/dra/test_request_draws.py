@@ -113,6 +113,15 @@ def test_requests_draw_from_counters(case: Any):
     assert (exhaustive(world) is not None) == (expected is not None)
 
 
+def test_a_hold_that_says_nothing_leaves_other_counters_as_they_are():
+    """SCC-3, CTR-6: it counts as all of its counter, which is not more than there is."""
+    slices = port(vf("A"), vf("B"), vf("C"))
+    slices[1]["spec"]["sharedCounters"].append({**slices[1]["spec"]["sharedCounters"][0], "name": "other"})
+    slices[0]["spec"]["devices"][2]["consumesCounters"][0]["counterSet"] = "other"
+    world = World(slices, [claim("c", wants("r0", "100M"))], [held("h", hold("A"))], rules=ON)
+    assert spelled(on_node(world)) == ["r0=C"]
+
+
 def test_the_result_says_what_its_device_draws():
     """SCC-3: also what other devices of the same counters draw in any case."""
     fixed = device("F", {"id": "F"}, draws={"port": {"bandwidth": "5G"}})
@@ -218,8 +227,10 @@ def pools(draw: st.DrawFn) -> World:
                 for c in one["consumesCounters"]
             ]
             if draw(st.integers(0, 5)):
-                shares = {"shareID": str(number)} if "allowMultipleAllocations" in one else {}
-                holds.append(hold(one["name"], consumedCounters=said, **shares))
+                shares: Any = {"shareID": str(number)} if "allowMultipleAllocations" in one else {}
+                if draw(st.integers(0, 4)):  # else it was made while the gate was off
+                    shares["consumedCounters"] = said
+                holds.append(hold(one["name"], **shares))
     made = claim("c", *[draw(_requests(f"r{at}")) for at in range(draw(st.integers(1, 3)))])
     slices = [resource_slice("s", content, slices=2, nodeName="n"), sets]
     return World(slices, [made], [held("h", *holds)] if holds else (), rules=ON)
