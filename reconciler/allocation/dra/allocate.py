@@ -14,6 +14,7 @@ from reconciler.allocation.dra.charging import Charging, Companions
 from reconciler.allocation.dra.claim_shapes import ClaimShape, claim_shape
 from reconciler.allocation.dra.constraints import nodes_with_a_value, shared_codes
 from reconciler.allocation.dra.node_attempt import NodeGrant, NodeRefusal, Only, attempt
+from reconciler.allocation.dra.off_gates import with_lists
 from reconciler.allocation.dra.preferred import PreferredDevices, nodes_in_order, prefers
 from reconciler.allocation.dra.refusal_counts import unsatisfied
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestOption
@@ -293,7 +294,12 @@ def allocate(
             return granted
         everywhere = considered == len(snapshot.topology.order)
         names = None if everywhere else sorted(set(nodes or ()).intersection(snapshot.topology.nodes))
-        return unsatisfied(parsed, snapshot, names, first_fit.refused, first_fit.steps)
+
+        def fits_with_lists() -> bool:
+            other = allocate(claims, with_lists(snapshot), nodes=names, steps=steps, budget=budget)
+            return isinstance(other, Granted)
+
+        return unsatisfied(parsed, snapshot, names, first_fit.refused, first_fit.steps, fits_with_lists)
     except Fatal as fatal:
         return Unsatisfied(tuple(claim.key for claim in claims), fatal.reason, str(fatal))
 

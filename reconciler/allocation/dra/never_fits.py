@@ -16,7 +16,7 @@ from reconciler.allocation.dra.constraints import Constraint, Tokens, compile_co
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestKey, RequestOption
 from reconciler.allocation.dra.selector_masks import evaluate_selectors
 from reconciler.allocation.dra.static_match import large_enough, match_in_fleet, resolve
-from reconciler.api.objects.semantics import PARTITIONABLE_DEVICES, Semantics
+from reconciler.api.objects.semantics import PARTITIONABLE_DEVICES
 from reconciler.state.caches import Cache
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.readiness import NodeReach
@@ -62,9 +62,9 @@ def _devices(able: Rows) -> str:
     return f"{len(able)} matching device{' is' if len(able) == 1 else 's are'}"
 
 
-def obstacle(parsed: ParsedClaims, snapshot: Snapshot, rules: Semantics | None = None) -> tuple[bool, str]:
+def obstacle(parsed: ParsedClaims, snapshot: Snapshot) -> tuple[bool, str]:
     """Whether no devices of the fleet can meet a constraint together, and why; if some may, how many devices
-    lack its attribute. By the rules of the snapshot or others. Requests with alternatives are not looked at.
+    lack its attribute. Requests with alternatives are not looked at.
     """
     fleet, partly = snapshot.fleet, ""
     every = np.arange(fleet.size)
@@ -75,7 +75,7 @@ def obstacle(parsed: ParsedClaims, snapshot: Snapshot, rules: Semantics | None =
             derived = derived_by(parsed, at, source)
             key = source.match_attribute, source.distinct_attribute, derived
             if key not in known:
-                known[key] = compile_constraint(source, fleet, every, rules or snapshot.rules, derived)
+                known[key] = compile_constraint(source, fleet, every, snapshot.rules, derived)
             constraint = known[key]
             options = [
                 slot.options[0]

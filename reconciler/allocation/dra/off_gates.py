@@ -8,18 +8,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
+from msgspec import structs
 
 from kernels.types import Mask, Rows
 from reconciler.allocation.dra.availability import capacity_fits
 from reconciler.allocation.dra.constraints import compile_constraint, derived_by
-from reconciler.allocation.dra.never_fits import obstacle
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestOption
 from reconciler.allocation.dra.selector_masks import evaluate_selectors
 from reconciler.allocation.dra.static_match import draws, large_enough, resolve, tolerated, waiting
 from reconciler.api.objects import semantics
 from reconciler.api.objects.semantics import Semantics
 from reconciler.errors import counted
-from reconciler.state.caches import derived
+from reconciler.state.caches import Caches, derived
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.snapshot import Snapshot, Topology
 
@@ -95,14 +95,15 @@ def _partitioned(fleet: Fleet) -> Mask:
 
 
 def uncompared_lists(parsed: ParsedClaims, snapshot: Snapshot) -> str:
-    """Which devices have lists that a constraint would compare, were the gate on; empty if there are none, or
-    if it is clear that the constraint could not hold then either.
-    """
-    if snapshot.rules.has(semantics.LIST_ATTRIBUTES):
-        return ""
-    found = next(_lists(parsed, snapshot), "")
-    exact = _with(snapshot.rules, semantics.LIST_ATTRIBUTES)
-    return found if found and not obstacle(parsed, snapshot, exact)[0] else ""
+    """Which devices have lists that a constraint would compare, were the gate on; empty if there are none."""
+    return "" if snapshot.rules.has(semantics.LIST_ATTRIBUTES) else next(_lists(parsed, snapshot), "")
+
+
+def with_lists(snapshot: Snapshot) -> Snapshot:
+    """The same devices with what is held of them, where lists are compared."""
+    rules = _with(snapshot.rules, semantics.LIST_ATTRIBUTES)
+    topology = replace(snapshot.topology, rules=rules, caches=Caches(), _views={})
+    return structs.replace(snapshot, topology=topology)
 
 
 def _lists(parsed: ParsedClaims, snapshot: Snapshot) -> Iterator[str]:

@@ -207,11 +207,19 @@ def unsatisfied(
     nodes: Sequence[str] | None,
     refused: Sequence[tuple[str, NodeRefusal]],
     steps: int,
+    fits_with_lists: Callable[[], bool],
 ) -> Unsatisfied:
-    """The answer when no node fits. `nodes` are those considered; None is all. Counted only when needed."""
+    """The answer when no node fits. `nodes` are those considered; None is all. Counted only when needed.
+    `fits_with_lists` says whether one would if lists were compared.
+    """
+
+    def uncompared() -> str:
+        found = uncompared_lists(parsed, snapshot)
+        return found if found and fits_with_lists() else ""
+
     keys = tuple(claim.key for claim in parsed.claims)
     errors = tuple((node, outcome.message) for node, outcome in refused if outcome.reason is not None)
-    reason, message, counts = _from_counts(parsed, snapshot, nodes)
+    reason, message, counts = _from_counts(parsed, snapshot, nodes, uncompared)
     stuck = next((pair for pair in refused if pair[1].reason is Reason.GAVE_UP), None)
     if stuck is not None:
         reason, message = Reason.GAVE_UP, f"{stuck[1].message} on a node; {message}"
@@ -221,7 +229,7 @@ def unsatisfied(
         more = len(refused) - 1
         others = f" (and {counted(more, 'more node')})" if more else ""
         reason, message = first.reason, f"node {node}{others}: {first.message}"
-        if reason is Reason.CONSTRAINT_VIOLATED and (off := uncompared_lists(parsed, snapshot)):
+        if reason is Reason.CONSTRAINT_VIOLATED and (off := uncompared()):
             reason, message = Reason.GATE_OFF, f"{message}; {off}"
     considered = len(snapshot.topology.nodes if nodes is None else nodes)
     if len(message) > LONGEST_MESSAGE:
@@ -230,7 +238,7 @@ def unsatisfied(
 
 
 def _from_counts(
-    parsed: ParsedClaims, snapshot: Snapshot, nodes: Sequence[str] | None
+    parsed: ParsedClaims, snapshot: Snapshot, nodes: Sequence[str] | None, uncompared: Callable[[], str]
 ) -> tuple[Reason, str, tuple[RequestCount, ...]]:
     if not snapshot.topology.nodes or (nodes is not None and not nodes):
         return Reason.NO_NODES, "there is no node to allocate on", ()
@@ -261,7 +269,7 @@ def _from_counts(
     reason, message = _together(parsed, counts)
     shape = claim_shape(parsed.claims, snapshot)
     if reason is Reason.CONSTRAINT:
-        if off := uncompared_lists(parsed, snapshot):
+        if off := uncompared():
             return Reason.GATE_OFF, f"{message}: {off}", tuple(counts)
         never_holds, why = shape.obstacle(snapshot)
         message = f"{message}: {why}" if why else message

@@ -172,6 +172,20 @@ def test_a_gate_is_no_reason_where_nothing_would_fit_with_it():
         assert outcome.reason is Reason.NEVER
 
 
+@pytest.mark.parametrize("held_before", [False, True], ids=["none in common", "in use"])
+def test_a_gate_is_no_reason_where_the_devices_that_it_would_help_are_not_to_be_had(held_before: bool):
+    """Only the lists of A and B have a value in common, and A may be held."""
+    lists = {"A": ["a", "x"], "B": ["b", "x"], "C": ["c"], "D": ["d"]}
+    names = "ABCD" if held_before else "BCD"
+    slices = [resource_slice("s", [device(one, {"m": lists[one]}) for one in names], nodeName="n")]
+    holds = (held("h", hold("A")),) if held_before else ()
+    world = World(slices, asks(request(count=2), constraints=[match("d/m")]), holds)
+    with_gate, outcome = decide(world), decide(replace(world, rules=without("DRAListTypeAttributes")))
+    assert isinstance(with_gate, Unsatisfied)
+    assert isinstance(outcome, Unsatisfied)
+    assert outcome.reason is not Reason.GATE_OFF
+
+
 @pytest.mark.parametrize(
     ("nodes", "considered", "granted"),
     [([], None, False), ([node("n")], [], False), ([node("n")], None, True)],
