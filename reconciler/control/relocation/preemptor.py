@@ -14,6 +14,7 @@ from msgspec.structs import asdict, replace
 
 from reconciler.aio.tasks import Closed
 from reconciler.api.objects.core import Pod, claims_of
+from reconciler.api.objects.gangs import GangSource, gang_of
 from reconciler.api.objects.meta import ObjectKey, time_of
 from reconciler.cluster.pod_writer import Evictions
 from reconciler.control.decisions.every import Evicted, RoomPlanAborted, RoomPlanned
@@ -29,8 +30,9 @@ from reconciler.control.relocation.ground import (
     is_leaving,
 )
 from reconciler.control.units import Kind, Unit
-from reconciler.errors import ReconcilerError, Rejected
+from reconciler.errors import ReconcilerError, Rejected, Unlisted
 from reconciler.state.nominations import Leaving, Nominee, own_of_all
+from reconciler.state.pods.groups import KIND_OF
 
 log = structlog.get_logger()
 
@@ -38,6 +40,7 @@ SHARE = 0.1
 """Maximum part of the time that is spent on plans"""
 PAUSE = 1.0
 """Seconds between two looks at what is pending"""
+_GROUPS = KIND_OF[GangSource.POD_GROUP], KIND_OF[GangSource.COMPOSITE]
 
 
 class Leavers(Struct, kw_only=True):
@@ -248,8 +251,16 @@ class Preemptor(relocator.Relocator):
         if self._finishing is None:
             group = tuple(Victim(key, uid, ()) for key, uid in leaving.pods)
             until, now = time_of(leaving.deadline), self._means.now()
-            begun = any(is_deleted(victim, self._store) for victim in group)
+            stay = [victim for victim in group if not is_deleted(victim, self._store)]
+            begun = len(stay) < len(group)
             if not (self._terms.evict and begun and until is not None and now < until):
+                self._intake.nominating.leave(None)
+                return
+            try:
+                whole = self._leave_whole(self._store.pods[victim.key] for victim in stay)
+            except Unlisted:  # until the deadline
+                return
+            if not whole:
                 self._intake.nominating.leave(None)
                 return
             if not self._means.turns.take(self.purpose):
@@ -258,6 +269,17 @@ class Preemptor(relocator.Relocator):
         await self._evict_rest(self._finishing)
         if not self._finishing.rest:
             self._stop()
+
+    def _leave_whole(self, pods: Iterable[Pod]) -> bool:
+        """Whether these pods are of groups that leave whole. Without this, whoever may write the record could
+        have any pod evicted. Raises Unlisted if the groups are not known yet.
+        """
+        groups = self._intake.groups
+        self._intake.nodes.on_demand.require_all(_GROUPS, "a group that leaves whole")
+        gangs = {gang_of(pod) for pod in pods}
+        return all(
+            gang is not None and any(map(groups.leaves_whole, (gang, *groups.above(gang)))) for gang in gangs
+        )
 
     async def _evict_rest(self, campaign: Leavers) -> None:
         """Evict the others of a group that leaves whole; those that may not go yet again later."""

@@ -347,12 +347,17 @@ async def test_the_next_leader_evicts_the_rest_of_a_group_that_leaves_as_a_whole
 
 
 @pytest.mark.parametrize(
-    ("gone", "deadline"), [(False, "2999-01-01T00:00:00Z"), (True, "2026-01-01T00:00:00Z")]
+    ("gone", "deadline", "mode"),
+    [
+        (False, "2999-01-01T00:00:00Z", "all"),
+        (True, "2026-01-01T00:00:00Z", "all"),
+        (True, "2999-01-01T00:00:00Z", "single"),
+    ],
 )
-async def test_nobody_of_a_group_leaves_that_no_leader_began_to_evict_or_that_one_began_long_ago(
-    gone: bool, deadline: str
+async def test_nobody_of_a_group_leaves_that_no_leader_began_to_evict_or_long_ago_or_that_leaves_one_by_one(
+    gone: bool, deadline: str, mode: str
 ):
-    cluster = group_before("all", size=3)
+    cluster = group_before(mode, size=3)
     pods = tuple((ObjectKey("default", one), cluster.pod(one)["metadata"]["uid"]) for one in ("low0", "low1"))
     leaving = Leaving(of_pod(ObjectKey("default", "high")), pods, deadline)
     cluster.load(held_room(leaving=json.encode(leaving).decode()))
