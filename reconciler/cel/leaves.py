@@ -167,12 +167,10 @@ class Leaf:
             self._by_combination = {}
         self._columns = columns
         if len(columns) > 1:
-            answers = self._per_combination(columns, budget)
-        elif columns:
-            answers = self._per_value(*columns[0], budget)
-        else:
-            answers = np.full(rows.size, self._answer(budget, []), dtype=np.int8)
-        return np.where(answers == _UNREACHED, np.int8(ERROR), answers)
+            return self._per_combination(columns, budget)
+        if columns:
+            return self._per_value(*columns[0], budget)
+        return _shown(np.array([self._answer(budget, [])], dtype=np.int8)).repeat(rows.size)
 
     def _answer(self, budget: Budget, held: Sequence[tuple[Read, Value]]) -> int:
         return budget.evaluate(self._run, _view(held), self._names)
@@ -188,7 +186,7 @@ class Leaf:
         for code in np.flatnonzero(self._by_value == _UNREACHED).tolist():
             held = [(read, column.values[code])] if code < len(column.values) else []
             self._by_value[code] = self._answer(budget, held)
-        return self._by_value[column.codes]
+        return _shown(self._by_value)[column.codes]
 
     def _fresh(self, read: Read, values: Sequence[Value], budget: Budget) -> Codes:
         if self._batch is not None:
@@ -213,7 +211,12 @@ class Leaf:
                 if answer != _UNREACHED:
                     kept[key] = answer
             answers[index] = answer
-        return answers[which]
+        return _shown(answers)[which]
+
+
+def _shown(answers: Codes) -> Codes:
+    """Answers as a pass gives them."""
+    return np.where(answers == _UNREACHED, np.int8(ERROR), answers)
 
 
 def combinations(rows: Rows, read: frozenset[Read]) -> tuple[NDArray[np.intp], list[DeviceView]]:

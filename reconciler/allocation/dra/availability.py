@@ -172,21 +172,19 @@ def _count(option: RequestOption, snapshot: Snapshot) -> Available:
         mask = concerned & occupancy.free
     rows = np.flatnonzero(mask)
     nodes = fleet.codes["node"][rows]
-    far = nodes < 0
-    selectors = fleet.codes["selector"][rows[far]]
-    selectors = selectors[selectors >= 0]
+    of_node = np.bincount(nodes + 1, minlength=len(fleet.vocabulary.nodes.values) + 2)
+    selectors = fleet.codes["selector"][rows[nodes < 0]]
+    of_selector = np.bincount(selectors + 1, minlength=len(fleet.vocabulary.selectors.values) + 1)
     failing = _failing(static, fleet)
     return Available(
         static=static,
         admin=option.admin,
         mask=mask,
-        per_node=np.bincount(
-            nodes[~far] if far.any() else nodes, minlength=len(fleet.vocabulary.nodes.values) + 1
-        ),
-        per_selector=np.bincount(selectors, minlength=len(fleet.vocabulary.selectors.values)),
-        spanning=int(np.count_nonzero(far)) - len(selectors),
+        per_node=of_node[1:],
+        per_selector=of_selector[1:],
+        spanning=int(of_selector[0]),
         failing=failing,
-        fails=bool(failing.any()),
+        fails=static.fails and bool(failing.any()),
         concerned=concerned,
         local=not (concerned & (fleet.codes["node"] < 0)).any(),
         trail=snapshot.occupancy.trail,

@@ -102,8 +102,10 @@ class Descent:
         rules = [(self._problem.constraints[option.claim][n], self._values[n]) for n in option.constraints]
         possible = candidates.available & self._fit
         for constraint, _ in rules:
-            possible &= constraint.codes >= 0
+            possible &= constraint.allowed(None)
         positions = candidates.in_order(possible)
+        if last and len(positions) < candidates.count:
+            return None
         codes = [constraint.codes[positions].tolist() for constraint, _ in rules]
         tests = [(constraint.match, values) for constraint, values in rules]
         left, values_before = dict(self._left), [set(values) for _, values in rules]

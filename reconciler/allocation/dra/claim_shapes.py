@@ -177,10 +177,9 @@ class _OptionCounts(Struct):
             return False
         current = self.current = available(self.option, snapshot)
         self.selected = None
-        own = snapshot.fleet.codes["selector"][current.concerned]
-        if not current.local and (own >= 0).any():
+        if not current.local:
             nodes, selectors = snapshot.topology.selected.pairs
-            kept = np.isin(selectors, own)
+            kept = np.isin(selectors, snapshot.fleet.codes["selector"][current.concerned])
             self.selected = nodes[kept].astype(np.intp), selectors[kept].astype(np.intp)
         return True
 

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 
 from kernels.fit import fits
-from kernels.groups import distinct
 from kernels.types import Rows
 from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.constraints import Constraint, Tokens, compile_constraint, derived_by
@@ -52,9 +51,7 @@ def _lacking(option: RequestOption, wanted: int, snapshot: Snapshot) -> str:
         able = able[fits(fleet.totals, fleet.table, fleet.sets[able], fleet.draws[able])]
         if len(able) < wanted:
             return f"{_devices(able)} covered by the counters that their pools publish"
-    mask = np.zeros(fleet.size, dtype=np.bool_)
-    mask[able] = True
-    most = int(NodeReach(snapshot.topology, None).counts(mask).max(initial=0))
+    most = int(NodeReach(snapshot.topology, None).counts(able).max(initial=0))
     return f"at most {most} of these devices are on one node" if most < wanted else ""
 
 
@@ -108,12 +105,11 @@ class _Matching(NamedTuple):
 
 
 def _matching(constraint: Constraint, option: RequestOption, fleet: Fleet) -> _Matching:
-    rows = np.flatnonzero(evaluate_selectors(option, fleet).true)
-    codes = constraint.of(option)[rows]
-    has = codes[codes >= 0]
-    present = distinct(has).tolist()
+    rows = evaluate_selectors(option, fleet).true.nonzero()[0]
+    lacking, *counts = np.bincount(np.maximum(constraint.of(option)[rows], -1) + 1, minlength=1).tolist()
+    present = [code for code, count in enumerate(counts) if count]
     values = frozenset(present) if constraint.plain else _tokens(constraint, present)
-    return _Matching(rows, len(rows) - len(has), present, values)
+    return _Matching(rows, lacking, present, values)
 
 
 Found = Sequence[tuple[RequestOption, _Matching]]

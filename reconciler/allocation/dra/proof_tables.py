@@ -61,7 +61,8 @@ class Reader:
     def __init__(self, problem: NodeProblem, claim: int, state: State) -> None:
         """`claim` is the claim at hand, for which the state knows constraints."""
         self._problem, self._claim, self._state = problem, claim, state
-        self._sharing = problem.shared | problem.snapshot.occupancy.sharing[problem.rows]
+        sharing = problem.shared | problem.snapshot.occupancy.sharing[problem.rows]
+        self._sharing = sharing if sharing.any() else None
         self._before: dict[RuleKey, Tokens | None] = {}
         self._complete = True
         """Whether no request and no constraint was left out"""
@@ -83,7 +84,9 @@ class Reader:
 
     def _counts(self, candidates: Candidates, mask: Mask) -> bool:
         """Whether an alternative takes a number of devices, each for itself."""
-        return candidates.listed is None and not candidates.option.admin and not (mask & self._sharing).any()
+        if candidates.listed is not None or candidates.option.admin:
+            return False
+        return self._sharing is None or not (mask & self._sharing).any()
 
     def _alternative(self, claim: int, candidates: Candidates, mask: Mask) -> _Alternative:
         rules, option = [], candidates.option
@@ -112,7 +115,7 @@ class Reader:
             return have >= count
         plain = [c for claim, number in rules if (c := self._problem.constraints[claim][number]).plain]
         differing = [c.codes[mask] for c in plain if not c.match]
-        if any(len(distinct(codes)) < count for codes in differing):
+        if any(np.count_nonzero(np.bincount(codes)) < count for codes in differing):
             return False
         for constraint in plain:
             if constraint.match:
@@ -339,8 +342,8 @@ class GroupState(Struct, frozen=True):
 
         weights (K, W)  not negative
         """
-        best = [weights[_bits_of(kinds)].max(axis=0) for kinds, _ in self.classes]
-        most: Amounts = (np.array(self.packed) @ np.stack(best)).max(axis=0)
+        best = np.array([np.maximum.reduce(weights[_bits_of(kinds)]) for kinds, _ in self.classes])
+        most: Amounts = np.maximum.reduce(np.array(self.packed) @ best)
         return most
 
 

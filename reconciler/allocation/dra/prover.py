@@ -137,7 +137,8 @@ class Prover:
         limits = [
             both for most in (left.sum(axis=0), *left[self.groups.shared]) for both in (most, [most.sum()])
         ]
-        return np.array([self._drawn[mask].min(axis=0) for mask in asked.masks]), np.concatenate(limits)
+        least = np.array([np.minimum.reduce(self._drawn[mask]) for mask in asked.masks])
+        return least, np.concatenate(limits)
 
     def group_state(self, group: int, bits: Amounts, rules: Sequence[Rule], left: Amounts) -> GroupState:
         """What is left of a group, when its devices serve the kinds in `bits` (n,)."""

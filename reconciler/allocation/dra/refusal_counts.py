@@ -86,14 +86,14 @@ def count_gates(option: RequestOption, snapshot: Snapshot, reach: NodeReach) -> 
 
 
 def _tally(option: RequestOption, snapshot: Snapshot, reach: NodeReach) -> Tally:
-    rows = np.flatnonzero(evaluate_selectors(option, snapshot.fleet).true)
+    rows = evaluate_selectors(option, snapshot.fleet).true.nonzero()[0]
     gates = [Gate("devices", snapshot.fleet.size), Gate(MATCH, len(rows))]
     off, rows = _without_disabled(option, rows, snapshot)
     if off:
         gates.append(Gate(FEATURE, len(rows)))
     # The next two are listed only where they stop a device.
     here = reach.everything[rows]
-    if not here.all():
+    if np.count_nonzero(here) < len(rows):
         rows = rows[here]
         gates.append(Gate(NODES, len(rows)))
     excluded = unready = rows[:0]
@@ -105,8 +105,7 @@ def _tally(option: RequestOption, snapshot: Snapshot, reach: NodeReach) -> Tally
     kept = list[str]()
     for name, test in _tests(option, snapshot):
         try:
-            passed = test(rows)
-            if passed.all():
+            if test is None or np.count_nonzero(passed := test(rows)) == len(rows):
                 gates.append(Gate(name, len(rows)))
                 continue
             if name in _KEPT:
@@ -121,7 +120,7 @@ def _tally(option: RequestOption, snapshot: Snapshot, reach: NodeReach) -> Tally
             continue
         gates.append(Gate(name, len(rows)))
     trail, serial = snapshot.occupancy.trail, snapshot.occupancy.serial
-    most = _most_on_one_node(rows, snapshot, reach)
+    most = _most_on_one_node(rows, reach)
     return Tally(tuple(gates), rows, most, excluded, unready, off, trail, serial, tuple(dict.fromkeys(kept)))
 
 
@@ -172,16 +171,19 @@ def _without_disabled(option: RequestOption, rows: Rows, snapshot: Snapshot) -> 
     return tuple(off), rows
 
 
-def _tests(option: RequestOption, snapshot: Snapshot) -> Iterator[tuple[str, Callable[[Rows], Mask]]]:
+def _tests(option: RequestOption, snapshot: Snapshot) -> Iterator[tuple[str, Callable[[Rows], Mask] | None]]:
+    """The tests of devices that match; None if all of them pass."""
+    static = match_in_fleet(option, snapshot)
     if not option.admin:
         yield FREE, lambda rows: ~snapshot.occupancy.held[rows]
-    yield CAPACITY, lambda rows: capacity_permits(option, rows, snapshot)
+    sized = option.capacity or static.consumption or static.asks is not None
+    yield CAPACITY, (lambda rows: capacity_permits(option, rows, snapshot)) if sized else None
     # What a whole device uses up, it excludes as well: that it is used up says more.
     yield COUNTERS, lambda rows: counters_permit(option, rows, snapshot)
-    excluding = snapshot.occupancy.open is not None or match_in_fleet(option, snapshot).modes is not None
-    if excluding:  # listed only where some device excludes others
+    if snapshot.occupancy.open is not None or static.modes is not None:  # only where some exclude others
         yield EXCLUSION, lambda rows: not_excluded(option, rows, snapshot)
-    yield TAINTS, lambda rows: taints_permit(option, rows, snapshot)
+    tainted = snapshot.fleet.vocabulary.taints.values
+    yield TAINTS, (lambda rows: taints_permit(option, rows, snapshot)) if tainted else None
 
 
 MOST_NODES_NAMED = 3
@@ -377,13 +379,11 @@ def unready_pools(parsed: ParsedClaims, snapshot: Snapshot) -> str:
     return f"{counted(len(unready), 'device')} {where} ready{_flaws(unready, snapshot)}"
 
 
-def _most_on_one_node(left: Rows, snapshot: Snapshot, reach: NodeReach) -> tuple[int, str]:
+def _most_on_one_node(left: Rows, reach: NodeReach) -> tuple[int, str]:
     """The most of these devices that one node reaches, and that node."""
     if not reach.names:
         return 0, ""
-    mask = np.zeros(snapshot.fleet.size, dtype=np.bool_)
-    mask[left] = True
-    counts = reach.counts(mask)
+    counts = reach.counts(left)
     best = int(counts.argmax())
     return int(counts[best]), reach.names[best]
 

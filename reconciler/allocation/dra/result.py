@@ -7,7 +7,6 @@ from uuid import uuid4
 
 import numpy as np
 
-from kernels.groups import distinct
 from kernels.types import Mask, Rows
 from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.consumption import consumed_counters
@@ -192,8 +191,10 @@ def _special(fleet: Fleet) -> Mask | None:
 @derived
 def _asked_together(fleet: Fleet) -> Mask:
     """(D,) devices that draw from a counter set of which requests say how much some device draws."""
-    sets = fleet.sets[fleet.codes["asked"] >= 0]
-    found: Mask = np.any(np.isin(fleet.sets, distinct(sets[sets >= 0])), axis=1)
+    asked = np.zeros(len(fleet.totals) + 1, dtype=np.bool_)
+    asked[fleet.sets[fleet.codes["asked"] >= 0]] = True
+    asked[-1] = False  # -1 stands for no set
+    found: Mask = np.any(asked[fleet.sets], axis=1)
     return found
 
 

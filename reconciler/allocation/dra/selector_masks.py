@@ -231,7 +231,7 @@ def _evaluate(expressions: tuple[str, ...], fleet: Fleet) -> SelectorMasks:
         alive &= masks.true
     alive.setflags(write=False)
     error.setflags(write=False)
-    return SelectorMasks(alive, error, fails=bool(error.any()), spent=tuple(spent))
+    return SelectorMasks(alive, error, fails=bool(np.count_nonzero(error)), spent=tuple(spent))
 
 
 def _compiled(expression: str) -> Selector | None:

@@ -185,8 +185,8 @@ def _compute(option: RequestOption, snapshot: Snapshot) -> StaticMatch:
         underived = underived if underived.any() else None
     for mask in (matching, suitable, fatal):
         mask.setflags(write=False)
-    skips = bool((fleet.codes["operations"] >= 0).any())
-    fails = bool(fatal.any()) or underived is not None
+    skips = bool(np.count_nonzero(fleet.codes["operations"] >= 0))
+    fails = bool(np.count_nonzero(fatal)) or underived is not None
     return StaticMatch(matching, suitable, fatal, underived, consumption, shape, fails, skips, asks, modes)
 
 

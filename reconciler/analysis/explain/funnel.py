@@ -8,6 +8,7 @@ from itertools import combinations
 import numpy as np
 from msgspec import Struct
 
+from kernels.groups import distinct
 from kernels.types import Amounts, Mask, Rows
 from reconciler.allocation.dra.budget import Fatal
 from reconciler.allocation.dra.off_gates import disabled_for
@@ -51,9 +52,9 @@ def apply_gates(option: RequestOption, snapshot: Snapshot, reach: NodeReach) -> 
     """Apply the gates of a request to each device alone."""
     gates = gates_of(option, snapshot, reach)
     left = _all_of(gates, snapshot.fleet.size)
-    have = reach.counts(left)
+    have = reach.counts(np.flatnonzero(left))
     selected = _all_of([gate for gate in gates if gate.kind in SELECTION], snapshot.fleet.size)
-    selected_counts = reach.counts(selected)
+    selected_counts = reach.counts(np.flatnonzero(selected))
     wanted = np.maximum(selected_counts, 1) if option.all else np.full(len(reach.names), option.source.wanted)
     return GateResult(option, tuple(gates), left, have, wanted, selected, selected_counts)
 
@@ -163,8 +164,9 @@ class _FailurePatterns:
         code = np.zeros(size, dtype=np.int64)
         for number, (_, _, passed) in enumerate(groups):
             code |= (~passed).astype(np.int64) << number
-        self._patterns, kind = np.unique(code, return_inverse=True)
-        self._counts: Amounts = reach.table(kind.reshape(-1), len(self._patterns))
+        self._patterns = distinct(code)
+        counts = [reach.counts(np.flatnonzero(code == one)) for one in self._patterns]
+        self._counts: Amounts = np.array(counts, dtype=np.int64).reshape(len(counts), len(reach.names))
         """(patterns, N)"""
         self._wanted = wanted
         self._selection = sum(1 << n for n, group in enumerate(groups) if group[0] in SELECTION)

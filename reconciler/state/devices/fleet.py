@@ -109,9 +109,9 @@ class Fleet:
 
     def id_of(self, row: int) -> DeviceID:
         """The names of the device in a row."""
-        at = int(self.pool_of[row])
+        at = self.pool_of.item(row)
         pool = self.pools[at]
-        return DeviceID(pool.id.driver, pool.id.pool, pool.names[row - int(self.start[at])])
+        return DeviceID(*pool.id, pool.names[row - self.start.item(at)])
 
 
 def patched(

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 from msgspec import Struct
 
-from kernels.types import Amounts, Codes, Mask
+from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.api.objects.semantics import Semantics
 from reconciler.errors import Rejected
 from reconciler.state.caches import Cache, derived, share
@@ -56,39 +56,22 @@ class NodeReach:
         considered = position[selected] >= 0
         return position[selected][considered], codes[considered]
 
-    def counts(self, mask: Mask) -> Amounts:
-        """(N,) how many devices of `mask` (D,) each node reaches."""
-        return self.table(mask.astype(np.int64), 2)[1]
-
-    def table(self, kind: Amounts, kinds: int) -> Amounts:
-        """(kinds, N) how many devices of each kind each node reaches.
-
-        kind (D,)   of each device, 0 to kinds - 1
-        """
+    def counts(self, rows: Rows) -> Amounts:
+        """(N,) how many of some devices, by their rows (n,) in the fleet, each node reaches."""
         if self._special is None:
-            return self._table(kind, kinds)
-        plain = self._table(np.where(self._special, kinds, kind), kinds + 1)[:kinds]
-        special = self._table(np.where(self._special, kind, kinds), kinds + 1)[:kinds]
-        return plain + np.where(self._featured, special, 0)
+            return self._counts(rows)
+        special = self._special[rows]
+        return self._counts(rows[~special]) + np.where(self._featured, self._counts(rows[special]), 0)
 
-    @cached_property
-    def _owner(self) -> Amounts:
-        """(D,) the code of the node of each device; the last one for devices of no node."""
-        return np.where(self._node >= 0, self._node, self._local)
-
-    def _table(self, kind: Amounts, kinds: int) -> Amounts:
-        wide = self._local + 1
-        local = np.bincount(kind * wide + self._owner, minlength=kinds * wide).reshape(kinds, wide)
-        found = np.where(self._codes >= 0, local[:, np.maximum(self._codes, 0)], 0)
-        if (at := np.flatnonzero(self._anywhere)).size:
-            found += np.bincount(kind[at], minlength=kinds)[:, np.newaxis]
+    def _counts(self, rows: Rows) -> Amounts:
+        local = np.bincount(self._node[rows] + 1, minlength=self._local + 1)
+        local[0] = np.count_nonzero(self._anywhere[rows])
+        found = local[0] + np.where(self._codes >= 0, local[self._codes + 1], 0)
         nodes, codes = self._pairs
         if len(nodes):
-            used = self._selector >= 0
-            wide = self._selectors
-            selected = np.bincount(kind[used] * wide + self._selector[used], minlength=kinds * wide)
-            for number in range(kinds):
-                np.add.at(found[number], nodes, selected.reshape(kinds, wide)[number, codes])
+            selectors = self._selector[rows]
+            selected = np.bincount(selectors[selectors >= 0], minlength=self._selectors)
+            np.add.at(found, nodes, selected[codes])
         return found
 
     @cached_property
