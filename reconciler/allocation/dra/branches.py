@@ -55,32 +55,40 @@ def least_after(slots: Sequence[Slot], by_slot: Sequence[Sequence[Candidates]]) 
 
 
 class Descent:
-    """The devices that come first, request by request."""
+    """The devices that come first, request by request, after those that are chosen."""
 
     def __init__(self, problem: NodeProblem, state: State) -> None:
-        self._problem, self._fit, self._amounts = problem, state.fit, np.maximum(state.left, 0)
+        self._problem, self._state, self._amounts = problem, state, np.maximum(state.left, 0)
         self._guards = sum([1 << WIDTH * (at + 1) - 1 for at in range(problem.left.shape[1])])
         self._left: dict[int, int] = {}
         """What is left of each set that was looked at"""
         self._packed: dict[int, int] = {}
         """Row of the table -> its amounts as one integer"""
-        self._taken: set[int] = set()
+        self._taken = {choice.at for choice in state.chosen}
         self._values: list[set[int]] = []
         """Of each constraint of the claim: the values of what is chosen"""
 
     def run(
-        self, slots: Sequence[Slot], by_slot: Sequence[Sequence[Candidates]], later: Sequence[int]
+        self,
+        slots: Sequence[Slot],
+        by_slot: Sequence[Sequence[Candidates]],
+        later: Sequence[int],
+        first: int = 0,
     ) -> tuple[Choice, ...] | None:
-        """What the search would choose without turning back; None if it has to. See `least_after`."""
-        chosen: list[Choice] = []
-        claim, results = -1, 0
-        for number, (slot, alternatives) in enumerate(zip(slots, by_slot, strict=True)):
+        """What the search would choose without turning back; None if it has to. See `least_after`.
+
+        `first` is the number of the first of these slots, which belongs to the claim at hand.
+        """
+        chosen = [*self._state.chosen]
+        claim, results = slots[0].claim, self._state.results
+        self._values = self._chosen_values(claim)
+        for number, (slot, alternatives) in enumerate(zip(slots, by_slot, strict=True), first):
             if slot.claim != claim:
                 claim, results = slot.claim, 0
                 self._values = [set() for _ in self._problem.constraints[claim]]
             found: list[int] | None = []
             for candidates in alternatives:
-                if results + candidates.count + later[number] <= MAX_RESULTS:
+                if results + candidates.count + later[number - first] <= MAX_RESULTS:
                     found = self._first(candidates, last=candidates is alternatives[-1])
                     if found is None:
                         return None
@@ -92,6 +100,14 @@ class Descent:
             results += len(found)
         return tuple(chosen)
 
+    def _chosen_values(self, claim: int) -> list[set[int]]:
+        values: list[set[int]] = [set() for _ in self._problem.constraints[claim]]
+        for _, candidates, at in self._state.chosen:
+            if candidates.option.claim == claim:
+                for number in candidates.option.constraints:
+                    values[number].add(self._problem.constraints[claim][number].codes.item(at))
+        return values
+
     def _first(self, candidates: Candidates, *, last: bool) -> list[int] | None:
         """The devices for one alternative; none if there are too few of them now.
 
@@ -100,7 +116,7 @@ class Descent:
         """
         option = candidates.option
         rules = [(self._problem.constraints[option.claim][n], self._values[n]) for n in option.constraints]
-        possible = candidates.available & self._fit
+        possible = candidates.available & self._state.fit
         for constraint, _ in rules:
             possible &= constraint.allowed(None)
         positions = candidates.in_order(possible)

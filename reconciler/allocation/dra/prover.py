@@ -351,7 +351,8 @@ class _Trial:
         return False
 
     def _entries(self, numbers: list[int], states: list[GroupState], caps: Sequence[int]) -> list[Entry]:
-        tables = {state.number: self._prover.table(state, self._rules, caps) for state in states}
+        known = {state.number: state for state in states}  # mostly few
+        tables = {number: self._prover.table(state, self._rules, caps) for number, state in known.items()}
         entries = []
         for group, state in zip(numbers, states, strict=True):
             table = tables[state.number]

@@ -125,6 +125,8 @@ class Search:
     """How many choices are tested by a proof before they are made, since the last such choice was in vain"""
     _ends: int = field(default=0, repr=False)
     """Dead ends in a row where no proof was found"""
+    _plain: bool = field(default=False, repr=False)
+    """Whether a first way down can be found without arrays for each device"""
     _prover: Prover | None = field(default=None, repr=False)
     _equals: np.ndarray | None = field(default=None, repr=False)
     _later: list[int] = field(default_factory=list, repr=False)
@@ -142,19 +144,30 @@ class Search:
         plain = self.pruned and self.reach is None and self.charged is None
         if len(self.slots) == 1 or not plain or not takes_first(self.slots, self.by_slot, self.problem):
             return self._solve(0, state)
-        found = Descent(self.problem, state).run(self.slots, self.by_slot, self._later)
+        self._plain, root = True, _Node(0, None, 0, 0, state)
+        found = self._first_way(root)
         if found is not None:
-            for _ in found:
-                self._step()
             return found
-        return None if self._proves_impossible(_Node(0, None, 0, 0, state)) else self._solve(0, state)
+        return None if self._proves_impossible(root) else self._solve(0, state)
+
+    def _first_way(self, node: _Node) -> tuple[Choice, ...] | None:
+        """The first way down from here, if it leads to a solution: then to the one that the search finds."""
+        slot, rest, state = self._ahead(node)
+        found = Descent(self.problem, state).run(self.slots[slot:], rest, self._later[slot:], slot)
+        if found is None:
+            return None
+        self._step(len(found) - len(state.chosen))
+        whole = node.candidates
+        return tuple(
+            [one._replace(candidates=whole) if whole and one.slot == node.slot else one for one in found]
+        )
 
     def _is_dead(self, depth: int) -> bool:
         """Whether the place so deep on the way has no solution, now that a choice there had none.
 
-        Then neither has the place where the search turned back; the first such place on the way is found by
-        halving: what has no solution has none with more choices made. The search goes on above it, as if
-        it had tried everything below.
+        Then neither has the place where the search turned back. The first such place on the way is sought
+        from there, in steps that double, then by halving: what has no solution has none with more choices.
+        The search goes on above it, as if it had tried everything below.
         """
         if not self.pruned:
             return False
@@ -174,10 +187,11 @@ class Search:
         # All before `low` are open, all from `high` on are dead. Mostly nothing fits at all, or only the last
         # choice was wrong.
         low, high = max([at + 1 for at, node in enumerate(self._way) if node.open], default=0), ends
+        step = 1
         while low < high:
-            middle = 0 if low == 0 else high - 1 if high == ends else (low + high) // 2
+            middle = 0 if low == 0 else max(high - step, (low + high) // 2)
             if self._proves_impossible(self._way[middle]):
-                high = middle
+                high, step = middle, 2 * step
             else:
                 self._way[middle].open = True
                 low = middle + 1
@@ -194,13 +208,18 @@ class Search:
     def _proves_impossible(self, node: _Node) -> bool:
         if self._prover is None:
             self._prover = Prover(self.problem, MOST_WORK * self.max_steps // STEPS)
+        slot, rest, state = self._ahead(node)
+        return is_impossible(self._prover, self.slots[slot:], rest, state)
+
+    def _ahead(self, node: _Node) -> tuple[int, list[Sequence[Candidates]], State]:
+        """The next slot, what remains of it and of those that follow, and the state at the first choice."""
         slot, state = node.slot, node.state
         rest = [*self.by_slot[slot:]]
         if node.candidates is not None and node.count:
             rest[0] = [node.candidates.rest(node.count, node.start)]
         elif node.candidates is not None:
             slot, rest, state = slot + 1, rest[1:], self._entered(slot + 1, state)
-        return is_impossible(self._prover, self.slots[slot:], rest, state)
+        return slot, rest, state
 
     def _entered(self, slot: int, state: State) -> State:
         """The state at the first choice for a slot, which may belong to a later claim."""
@@ -273,7 +292,13 @@ class Search:
             else:
                 following = choose(self.problem, state, slot, candidates, at)
                 after = candidates.place_of(at) + 1
-                if self._careful and self._is_vain(_Node(slot, candidates, needed - 1, after, following)):
+                next_ = _Node(slot, candidates, needed - 1, after, following)
+                # Another choice than that of a first way down that failed.
+                if self._plain and self._careful == CAREFUL:
+                    found = self._first_way(next_)
+                    if found is not None:
+                        return found
+                if self._careful and self._is_vain(next_):
                     failed.add(int(self._class_of(at)))
                     continue
                 found = self._pick(slot, candidates, following, chosen + 1, after)
