@@ -1,26 +1,29 @@
 """The leaves of a column program: expressions that run once per distinct value or combination of values.
 
-A column is compared with constants for many values at once, without the frame, dispatch and step count per
-value: some attributes have as many values as there are devices. Values of mixed types raise Unsuited and are
-evaluated one by one, as are all other leaves.
+Leaves such as `f(g(column), constant)` are evaluated over many values of a column at once, without the frame,
+dispatch and step count per value. Other values raise Unsuited and are evaluated one by one.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reconciler.cel.errors import COST_LIMIT, MASK_COST_LIMIT, CelError, Exhausted, Fatal
-from reconciler.cel.evaluate import Emitter, Run
+from reconciler.cel.evaluate import PATTERNED, Emitter, Run
 from reconciler.cel.evaluation import Frame
 from reconciler.cel.reads import Part, Read, path
 from reconciler.cel.rows import Column, Rows
 from reconciler.cel.tree import Call, Has, Index, Node, Select
+from reconciler.cel.types import Kind, Overload, kind_of
 from reconciler.cel.values import NUMBERS, OPAQUE, Computed, DeviceView, Value, equal_numbers, truth
 
-Batch = Callable[[Sequence[Value]], Sequence[bool]]
-"""The answers for some values. Raises Unsuited."""
+Batch = Callable[[Sequence[Value]], Sequence[Value]]
+"""The results for some values. Raises Unsuited or CelError."""
+
+MAX_COST = 200
+"""Maximum steps of one call; values with more expensive calls are evaluated one by one."""
 
 _SCALARS = (NUMBERS | OPAQUE | {str, bool, bytes}) - {Computed}
 
@@ -29,29 +32,61 @@ class Unsuited(Exception):
     """These values must be evaluated one by one."""
 
 
-def batch(node: Node, emitter: Emitter) -> Batch | None:
-    """The batch function of a leaf that compares the value of a column with a constant, or looks for it in a
-    list of them; None for all others.
-    """
-    if not isinstance(node, Call) or node.function not in ("_==_", "_!=_", "_in_"):
+def batch(node: Node, emitter: Emitter, overloads: Mapping[int, tuple[Overload, ...]]) -> Batch | None:
+    """The batch function of a leaf that reads one column; None if the leaf has no suitable form."""
+    if isinstance(node, Has) and _reads_value(node.operand, keys=1):
+        return lambda values: [True] * len(values)
+    if _reads_value(node, keys=2) or _is_single(node):
+        return lambda values: values
+    if not isinstance(node, Call):
         return None
-    left, right = node.arguments
-    column_left = _is_value(left)
-    constant = emitter.constant(right if column_left else left)
-    if constant is None or not (column_left or _is_value(right)):
+    constants = [emitter.constant(argument) for argument in node.arguments]
+    variable = [place for place, constant in enumerate(constants) if constant is None]
+    if len(variable) != 1 or variable[0] > 1 or (variable[0] == 1 and len(constants) > 2):
         return None
+    argument, column_left = node.arguments[variable[0]], variable[0] == 0
+    if node.member and column_left and _reads_option(argument):
+        return _OF_PRESENT.get(node.function)
+    inner = batch(argument, emitter, overloads)
+    if inner is None:
+        return None
+    fixed = [constant[0] for constant in constants if constant is not None]
+    if node.function in ("_==_", "_!=_"):
+        return _equality(inner, fixed[0], wanted=node.function == "_==_", column_left=column_left)
+    if node.function == "includes":  # on single values, the only ones that _equality accepts
+        return _equality(inner, fixed[0], wanted=True, column_left=True) if column_left else None
     if node.function == "_in_":
-        return _membership(constant[0]) if column_left else None
-    return _equality(constant[0], wanted=node.function == "_==_", column_left=column_left)
+        return _membership(inner, fixed[0]) if column_left else None
+    if node.function in PATTERNED and not column_left:
+        return None
+    return _call(inner, overloads.get(id(node), ()), fixed, column_left)
 
 
-def _is_value(node: Node) -> bool:
-    """Whether the node is the value of a column."""
+_OF_PRESENT: Mapping[str, Batch] = {
+    "hasValue": lambda values: [True] * len(values),
+    "value": lambda values: values,
+    "orValue": lambda values: values,
+}
+"""Members of an optional value, for present values: every value of a column is present."""
+
+
+def _reads_option(node: Node) -> bool:
+    """Whether the node is the optional value of a column: `device.attributes["d"].?x`."""
     found = path(node)
-    if found is None or not isinstance(node, Select | Index):
+    if not isinstance(node, Select | Index) or found is None or len(found[1]) != 2:
         return False
-    if len(found[1]) != 2:
-        return found in ((Part.DRIVER, ()), (Part.SHARED, ()))
+    return node.optional and _reads_value(node.operand, keys=1)
+
+
+def _is_single(node: Node) -> bool:
+    return isinstance(node, Select) and path(node) in ((Part.DRIVER, ()), (Part.SHARED, ()))
+
+
+def _reads_value(node: Node, *, keys: int) -> bool:
+    """Whether the node is the value of a column, with `keys` keys after `device.part`."""
+    found = path(node)
+    if found is None or len(found[1]) != keys:
+        return False
     while isinstance(node, Select | Index):
         if node.optional:
             return False
@@ -60,39 +95,61 @@ def _is_value(node: Node) -> bool:
 
 
 def _kind(values: Sequence[Value]) -> type:
-    first, *others = set(map(type, values))
-    if others or first not in _SCALARS:
+    kinds = set(map(type, values))
+    if len(kinds) != 1:
         raise Unsuited
-    return first
+    return kinds.pop()
 
 
-def _equality(constant: Value, *, wanted: bool, column_left: bool) -> Batch:
+def _equality(inner: Batch, constant: Value, *, wanted: bool, column_left: bool) -> Batch:
     other = type(constant)
 
-    def run(values: Sequence[Value]) -> Sequence[bool]:
-        kind = _kind(values)
-        if other not in _SCALARS:
+    def run(values: Sequence[Value]) -> Sequence[Value]:
+        items = inner(values)
+        kind = _kind(items)
+        if kind not in _SCALARS or other not in _SCALARS:
             raise Unsuited
         if kind in NUMBERS and other in NUMBERS:
-            return [equal_numbers(value, constant) is wanted for value in values]
+            return [equal_numbers(item, constant) is wanted for item in items]
         if kind is other:
-            return [(value == constant) is wanted for value in values]
+            return [(item == constant) is wanted for item in items]
         if wanted and (kind if column_left else other) in OPAQUE:
             raise Unsuited
-        return [not wanted] * len(values)
+        return [not wanted] * len(items)
 
     return run
 
 
-def _membership(constants: Value) -> Batch | None:
+def _membership(inner: Batch, constants: Value) -> Batch | None:
     if type(constants) is not tuple or not set(map(type, constants)) <= {str, int}:
         return None
     wanted = frozenset(constants)
 
-    def run(values: Sequence[Value]) -> Sequence[bool]:
-        if _kind(values) not in (str, int):
+    def run(values: Sequence[Value]) -> Sequence[Value]:
+        items = inner(values)
+        if _kind(items) not in (str, int):
             raise Unsuited
-        return [value in wanted for value in values]
+        return [item in wanted for item in items]
+
+    return run
+
+
+def _call(inner: Batch, overloads: Sequence[Overload], fixed: Sequence[Value], column_left: bool) -> Batch:
+    def run(values: Sequence[Value]) -> Sequence[Value]:
+        items = inner(values)
+        kind = _kind(items)
+        if kind is tuple:
+            raise Unsuited  # lists are told apart by their elements
+        kinds: tuple[Kind, ...] = (kind, *map(kind_of, fixed))
+        kinds = kinds if column_left else kinds[::-1]
+        overload = next((each for each in overloads if each.takes(kinds)), None)
+        if overload is None or overload.metered:
+            raise Unsuited
+        constants = [repeat(constant) for constant in fixed]
+        arguments = (items, *constants) if column_left else (*constants, items)
+        if overload.cost is not None and max(map(overload.cost, *arguments)) > MAX_COST:
+            raise Unsuited
+        return list(map(overload.run, *arguments))
 
     return run
 
@@ -190,8 +247,12 @@ class Leaf:
 
     def _fresh(self, read: Read, values: Sequence[Value], budget: Budget) -> Codes:
         if self._batch is not None:
-            with suppress(Unsuited):
-                return np.array(self._batch(values), dtype=np.int8)
+            try:
+                answers = self._batch(values)
+                if set(map(type, answers)) == {bool}:
+                    return np.array(answers, dtype=np.int8)
+            except (Unsuited, CelError, Fatal):
+                pass
         return np.array([self._answer(budget, [(read, value)]) for value in values], dtype=np.int8)
 
     def _per_combination(self, columns: list[tuple[Read, Column]], budget: Budget) -> Codes:

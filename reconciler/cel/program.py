@@ -252,7 +252,7 @@ def _program(node: tree.Node, checked: Checked) -> Program:
             return Presence(Part(field), domain)
     emitter = Emitter(checked)
     run = emitter.emit(node, {})
-    return Leaf(run, emitter.names, reads(node), batch(node, emitter))
+    return Leaf(run, emitter.names, reads(node), batch(node, emitter, checked.overloads))
 
 
 _KNOWN: WeakValueDictionary[str, Selector] = WeakValueDictionary()

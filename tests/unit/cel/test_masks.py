@@ -221,3 +221,24 @@ def test_an_unreadable_device_is_an_error_even_to_true():
     rows = rows_of([DeviceView(driver="d.io", unreadable="a version that is none")])
     assert masked(compile_selector("true"), rows) == ["error"]
     assert "invalid attribute" in compile_selector("true").explain(rows, 0)
+
+
+@pytest.mark.parametrize(
+    "called",
+    [
+        'device.attributes["d.io"].uuid.startsWith("GPU-")',
+        'device.attributes["d.io"].?uuid.orValue("") != ""',
+        'device.capacity["d.io"].memory.compareTo(quantity("1")) > 0',
+    ],
+)
+def test_cheap_calls_on_a_value_of_its_own_for_each_device_are_not_counted(called: str):
+    """Counted, a fleet of a million devices would be beyond the limit, and its last devices errors."""
+    size, nothing = 1_000, np.zeros(1_000, dtype=np.bool_)
+    codes = np.arange(size, dtype=np.int32)
+    uuids = Column(codes, [f"GPU-{number}" for number in range(size)])
+    memory = Column(codes, [Quantity.parse(str(number + 2)) for number in range(size)])
+    driver = Column(np.zeros(size, dtype=np.int32), ["d.io"])
+    rows = Rows(
+        size, driver, {("d.io", "uuid"): uuids}, {("d.io", "memory"): memory}, nothing, nothing, ("own", 1)
+    )
+    assert compile_selector(called).masks(rows, limit=100).true.all()
