@@ -24,6 +24,7 @@ from reconciler.control.held_room import (
     LEAVING,
     HeldRoomKeeper,
     KeptConfigMap,
+    read_held_room,
     take_over_held_room,
 )
 from reconciler.control.intake import Intake
@@ -332,3 +333,8 @@ async def test_a_group_that_leaves_and_cannot_be_read_is_left_out_alone(text: st
     assert [one.nominee for one in picture.store.nominations] == [of_claim(key("x"))]
     (told,) = [line for line in lines if line["log_level"] == "warning"]
     assert "leaving: is not a group that leaves" in told["error"]
+
+
+def test_half_a_surrogate_in_the_group_that_leaves_is_left_out_too():
+    found = read_held_room({LEAVING: '{"nominee": "\ud800"}'}, "ConfigMap x")
+    assert (found.leaving, [one.subject for one in found.refused]) == (None, ["ConfigMap x leaving"])
