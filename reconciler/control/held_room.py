@@ -84,7 +84,7 @@ def read_held_room(data: Mapping[str, str], source: str) -> Record:
     found = read_record(data[HELD_ROOM], f"{source} {HELD_ROOM}") if HELD_ROOM in data else Record()
     try:
         return found._replace(leaving=json.decode(data[LEAVING], type=Leaving) if data.get(LEAVING) else None)
-    except (DecodeError, UnicodeEncodeError) as exc:  # the latter: half a surrogate
+    except (DecodeError, RecursionError, UnicodeEncodeError) as exc:  # the last: half a surrogate
         refused = Malformed(f"{source} {LEAVING}", "", f"is not a group that leaves ({exc}); it is left out")
         return found._replace(refused=(*found.refused, refused))
 

@@ -322,7 +322,16 @@ def test_without_anything_owned_nothing_is_written():
     assert not Ownership(all_claims=True).writes
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"nominee": ["pod", ["default", "x"], ""], "pods": 5}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        '{"nominee": ["pod", ["default", "x"], ""], "pods": 5}',
+        f'{{"other": {"[" * 5_000}{"]" * 5_000}}}',
+    ],
+    ids=["text", "list", "number", "nested"],
+)
 async def test_a_group_that_leaves_and_cannot_be_read_is_left_out_alone(text: str):
     picture = fleet()
     record = text_of([held_for("x")])
