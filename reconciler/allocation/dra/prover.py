@@ -95,7 +95,7 @@ class Prover:
         self._states: dict[tuple[object, ...], GroupState] = {}
         self._tables: dict[tuple[object, ...], Table] = {}
         self._numbers: dict[tuple[object, ...], int] = {}
-        self._frames: dict[tuple[int, ...], Frame] = {}
+        self._frames: dict[tuple[int, tuple[int, ...]], Frame] = {}
         self.reached: dict[tuple[object, ...], bool] = {}
         """By the states of the groups, rules, and counts: whether they can give one of the counts"""
         self._kept = 0
@@ -174,13 +174,14 @@ class Prover:
             self._tables[key] = Table(number, counts, uses, limits, rough=not cells)
         return self._tables[key]
 
-    def frame(self, caps: tuple[int, ...]) -> Frame:
-        """The box of these caps, and what is known of it."""
-        if caps not in self._frames:
+    def frame(self, kinds: int, caps: tuple[int, ...]) -> Frame:
+        """The box of these caps, and what is known of it. Those behind the kinds are of limits."""
+        key = kinds, caps
+        if key not in self._frames:
             made = Frame(Box(caps), [])
             self.keep(made.box.size * sum(caps))  # a box keeps some sets, too
-            self._frames[caps] = made
-        return self._frames[caps]
+            self._frames[key] = made
+        return self._frames[key]
 
     def keep(self, bits: int) -> None:
         """Count what is kept. If it is too much, all is forgotten."""
@@ -402,7 +403,7 @@ class _Trial:
         if prod([cap + 1 for cap in caps]) << used > MOST_CELLS:
             self.unsure = True
             return True
-        frame = self._prover.frame((*caps, *[1] * used))
+        frame = self._prover.frame(len(caps), (*caps, *[1] * used))
         target = frame.box.of(wanted[None])
         node = frame.start(len(caps))
         for entry, mine, new in zip(entries, places, renewed, strict=True):

@@ -19,7 +19,7 @@ from reconciler.allocation.dra.prover import MOST_WORK, Prover
 from reconciler.allocation.dra.state import begin, set_up
 from reconciler.api.objects.plan import Granted
 from tests.tools.allocation_strategies import hard_worlds
-from tests.tools.allocation_world import World, answer, decide, on_node
+from tests.tools.allocation_world import World, answer, decide, on_node, spelled
 from tests.tools.builders import (
     DRIVER,
     Object,
@@ -28,6 +28,7 @@ from tests.tools.builders import (
     device,
     device_class,
     first_of,
+    match,
     node,
     request,
     resource_slice,
@@ -68,6 +69,36 @@ def test_what_is_not_proved_impossible_can_be_met(world: World):
     """Everything counts in these questions: neither exclusion nor shares."""
     _, proved = first_proof(world)
     assert (proved is True) == (not isinstance(on_node(world, "n0"), NodeGrant))
+
+
+def test_a_box_of_two_kinds_and_a_limit_is_not_that_of_three_kinds():
+    """Both have the caps 1, 3 and 1 here. With a request for an administrator, no first way is tried."""
+
+    def part(name: str, model: str, numa: int, gpu: int, **draws: int) -> Object:
+        drawn = {"g": draws} if draws else None
+        return device(name, {"model": model, "numa": numa, "gpu": gpu}, draws=drawn)
+
+    content = [
+        part("A", "c", 1, 0, x=1, z=2),
+        part("B", "c", 0, 0, x=1),
+        part("C", "c", 1, 0, y=2, z=1),
+        part("D", "a", 0, 0),
+        part("E", "a", 0, 2),
+    ]
+    slices = [
+        resource_slice("s", content, slices=2, nodeName="n0"),
+        counter_slice("c", {"g": {"x": 2, "y": 3, "z": 3}}, slices=2, nodeName="n0"),
+    ]
+    first = request("r0", selectors=selectors(f'device.attributes["{DRIVER}"].numa == 0'))
+    near = [match(f"{DRIVER}/model", "r1", "r2"), match(f"{DRIVER}/gpu", "r0", "r1", "r2")]
+    claims = [
+        claim("c0", first, request("r1"), request("r2", 2), constraints=near),
+        claim("c1", request("r0")),
+        claim("c2", request("r0", adminAccess=True)),
+    ]
+    world = World(slices, claims, [], [device_class()], [node("n0")])
+    assert spelled(on_node(world, "n0")) == ["r0=D r1=A r2=B r2=C", "r0=E", "r0=D"]
+    assert answer(on_node(world, "n0")) == answer(on_node(world, "n0", pruned=False))
 
 
 @pytest.mark.parametrize("columns", [0, 1])
