@@ -5,14 +5,14 @@ that is evicted as a whole, which it finishes; and what any data that outlast th
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import structlog
 from msgspec import DecodeError, json
 from msgspec.structs import replace
 
 from reconciler.api.objects.core import ConfigMap
-from reconciler.api.objects.meta import ObjectKey
+from reconciler.api.objects.meta import ObjectKey, time_of
 from reconciler.api.objects.validating import validated
 from reconciler.cluster.client import Client
 from reconciler.cluster.kinds import config_map
@@ -182,13 +182,13 @@ async def take_over_held_room(
     """Hold what the record says, and nothing that an earlier term of this process has left; and know which
     group leaves.
 
-    Nothing is held for more than `most_seconds`, whatever the record says. `clock` is that of the loop; `now`
-    the time of day.
+    Nothing is held and nobody has to leave after `most_seconds`, whatever the record says. `clock` is that of
+    the loop; `now` the time of day.
     """
     record = await _read_with_retries(kept)
     if record is None:
         return
-    intake.nominating.leave(record.leaving)
+    intake.nominating.leave(_limited(record.leaving, now() + timedelta(seconds=most_seconds)))
     began = clock()
     held = {
         one.nominee: replace(one, until=began + min(seconds, most_seconds))
@@ -201,6 +201,14 @@ async def take_over_held_room(
     taken = [one for one in held.values() if intake.nominating.restore(one, "the previous leader held it")]
     if taken:
         log.info("held room taken over", nominees=[str(one.nominee) for one in taken])
+
+
+def _limited(leaving: Leaving | None, latest: datetime) -> Leaving | None:
+    """The same with no later deadline."""
+    until = time_of(leaving.deadline) if leaving is not None else None
+    if leaving is None or until is None or until <= latest:
+        return leaving
+    return replace(leaving, deadline=latest.isoformat(timespec="seconds"))
 
 
 async def _read_with_retries(kept: KeptConfigMap) -> Record | None:

@@ -7,6 +7,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 from enum import IntEnum
+from math import inf
 
 import structlog
 from msgspec import Struct
@@ -35,7 +36,9 @@ class Rates:
         self._times: deque[float] = deque()
 
     def wait(self, now: float, pods: int = 1) -> float:
-        """Seconds until the evictions of so many pods are allowed; 0 if they are."""
+        """Seconds until the evictions of so many pods are allowed; 0 if they are; inf if never."""
+        if any(pods > most for _, most in self._limits):
+            return inf
         while self._times and self._times[0] <= now - HOUR:
             self._times.popleft()
         waits = [0.0]

@@ -263,7 +263,7 @@ class Preemptor(relocator.Relocator):
             if not whole:
                 self._intake.nominating.leave(None)
                 return
-            if not self._means.turns.take(self.purpose):
+            if self._means.evictor.wait(len(stay)) > 0 or not self._means.turns.take(self.purpose):
                 return
             self._finishing = Leavers(nominee=leaving.nominee, rest=group)
         await self._evict_rest(self._finishing)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec import json
 from msgspec.structs import replace
 from structlog.testing import capture_logs
 
@@ -30,7 +31,15 @@ from reconciler.control.held_room import (
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.embedded import ApiServer
-from reconciler.state.nominations import HeldPlace, Nomination, of_claim, of_replacement, read_record, text_of
+from reconciler.state.nominations import (
+    HeldPlace,
+    Leaving,
+    Nomination,
+    of_claim,
+    of_replacement,
+    read_record,
+    text_of,
+)
 from tests.tools.faulty_transport import Fault, Faulty, answer, lost_answer
 from tests.tools.running_reconciler import reached
 from tests.tools.small_fleet import DRIVER, claim, device_class, devices, held, node
@@ -347,3 +356,20 @@ async def test_a_group_that_leaves_and_cannot_be_read_is_left_out_alone(text: st
 def test_half_a_surrogate_in_the_group_that_leaves_is_left_out_too():
     found = read_held_room({LEAVING: '{"nominee": "\ud800"}'}, "ConfigMap x")
     assert (found.leaving, [one.subject for one in found.refused]) == (None, ["ConfigMap x leaving"])
+
+
+@pytest.mark.parametrize(
+    ("written", "known"),
+    [
+        ("2026-01-01T12:00:30Z", "2026-01-01T12:00:30Z"),
+        ("2999-01-01T00:00:00Z", "2026-01-01T12:10:00+00:00"),
+        ("soon", "soon"),
+    ],
+)
+async def test_no_group_has_to_leave_later_than_room_is_held(written: str, known: str):
+    """A deadline that cannot be read counts as over."""
+    picture = fleet()
+    leaving = Leaving(of_claim(key("x")), ((key("a"), "u"),), written)
+    async with server(**{LEAVING: json.encode(leaving).decode()}) as over:
+        await take_over(picture, over)
+    assert picture.nominating.leaving == replace(leaving, deadline=known)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Container
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from math import inf
 from typing import Any
 from unittest.mock import AsyncMock
 
@@ -69,6 +70,8 @@ def test_it_says_how_long_to_wait():
     assert rates.wait(60.0) == 0.0
     rates.count(60.0)
     assert rates.wait(70.0) == 3530.0
+    assert rates.wait(9_000.0, 2) == 0.0
+    assert rates.wait(9_000.0, 3) == inf
 
 
 def test_only_one_has_its_turn():
