@@ -44,8 +44,9 @@ from reconciler.control.planner import Planner
 from reconciler.control.settler import HandOver, Settler
 from reconciler.control.special_claims import HandOverTerms
 from reconciler.control.waiting import Pending
-from reconciler.operations.journal.entries import RECORDED_SETTINGS, Header, Recorder
+from reconciler.operations.journal.entries import RECORDED_SETTINGS, Header
 from reconciler.operations.journal.hard_questions import HardQuestions
+from reconciler.operations.journal.recording import Recorder
 from reconciler.operations.page.sources import PlacementView, PluginView
 from reconciler.operations.policy_comparison import PolicyComparison
 from reconciler.operations.telemetry import MoreSeries, Signals

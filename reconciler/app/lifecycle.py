@@ -43,7 +43,7 @@ from reconciler.control.loop import Reconciler
 from reconciler.control.shadow import Shadow
 from reconciler.control.template_maker import TemplateMaker
 from reconciler.errors import Gone, ReconcilerError
-from reconciler.operations.journal.entries import Recorder
+from reconciler.operations.journal.recording import Recorder
 from reconciler.operations.metrics.meters import Traces
 from reconciler.operations.serving.port import StatusPort
 from reconciler.operations.telemetry import TaskHealth, reporter

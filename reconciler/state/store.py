@@ -25,7 +25,8 @@ from reconciler.state.devices.inventory import Assembled
 from reconciler.state.devices.ledger import DeviceState, Drawn, Holder, Ledger, RetainedDraws
 from reconciler.state.devices.occupancy_columns import OccupancyColumns
 from reconciler.state.devices.snapshot import Snapshot, Topology
-from reconciler.state.nominations import Nomination, Nominations, Nominee, Reserved
+from reconciler.state.held_back import Reserved
+from reconciler.state.nominations import Nomination, Nominations, Nominee
 from reconciler.state.supply import Supply
 
 

@@ -18,9 +18,10 @@ from reconciler.errors import Inconsistent
 from reconciler.state.devices.ledger import Drawn, Ledger, RetainedDraws
 from reconciler.state.devices.occupancy_columns import OccupancyColumns
 from reconciler.state.devices.snapshot import Snapshot
+from reconciler.state.held_back import Reserved
 from reconciler.state.nodes.room import Wanted
 from reconciler.state.nodes.table import Nodes
-from reconciler.state.nominations import NOBODY, Nominations, Nominee, Reserved
+from reconciler.state.nominations import NOBODY, Nominations, Nominee
 from reconciler.state.pods.device_shares import demand_of
 from reconciler.state.store import Delta, Store
 from reconciler.state.supply import Supply

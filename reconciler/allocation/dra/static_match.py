@@ -20,8 +20,9 @@ from reconciler.api.objects import semantics
 from reconciler.api.objects.claims import DeviceToleration
 from reconciler.api.objects.slices import DeviceTaint
 from reconciler.state.caches import Cache
+from reconciler.state.devices.affinity import CLEAN, Mode, affinity_kinds, mode_of
 from reconciler.state.devices.fleet import Fleet
-from reconciler.state.devices.occupancy import CLEAN, Mode, Occupancy, affinity_kinds, mode_of
+from reconciler.state.devices.occupancy import Occupancy
 from reconciler.state.devices.reach import SKIP_OPERATIONS
 from reconciler.state.devices.snapshot import Snapshot, View
 

@@ -16,10 +16,10 @@ from reconciler.api.objects.semantics import GroupMode, Semantics
 from reconciler.api.objects.slices import CompatibleOnlyWith, Device
 from reconciler.cel.program import CelRefused, compile_selector
 from reconciler.errors import counted
+from reconciler.state.devices.affinity import CLEAN, spelled
 from reconciler.state.devices.exclusion import Exclusion
 from reconciler.state.devices.exclusion_rules import JudgedPairs, evaluate, judged_pairs
 from reconciler.state.devices.fleet import Fleet
-from reconciler.state.devices.occupancy import CLEAN, spelled
 from reconciler.state.devices.pool import Pool
 from reconciler.state.devices.snapshot import Snapshot
 

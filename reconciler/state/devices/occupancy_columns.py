@@ -10,18 +10,11 @@ import numpy as np
 from kernels.groups import distinct
 from kernels.types import Amounts, Codes, Mask, Rows
 from reconciler.api.objects.meta import DeviceID
+from reconciler.state.devices.affinity import Locks, affinity_kinds
 from reconciler.state.devices.exclusion import NO_ROWS, ScopeOccupancy
 from reconciler.state.devices.fleet import Fleet, Layout
 from reconciler.state.devices.ledger import DeviceState, Hold, Ledger, RetainedDraws, state_of
-from reconciler.state.devices.occupancy import (
-    LONGEST_TRAIL,
-    NOBODY,
-    Consumptions,
-    Locks,
-    Occupancy,
-    Trail,
-    affinity_kinds,
-)
+from reconciler.state.devices.occupancy import LONGEST_TRAIL, NOBODY, Consumptions, Occupancy, Trail
 from reconciler.state.devices.remaining import Remaining
 
 Array = TypeVar("Array", bound=np.ndarray[Any, Any])

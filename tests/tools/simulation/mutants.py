@@ -42,7 +42,7 @@ from reconciler.control.waiting import Waiting
 from reconciler.embedded import writing as server_evicting
 from reconciler.errors import Retry, Undecided
 from reconciler.ha.elector import Elector
-from reconciler.state import nominations, store
+from reconciler.state import held_back, store
 from reconciler.state.pods.groups import PodGroups
 from reconciler.state.pods.placed import Placed, placed_by_group
 from reconciler.state.store import NOTHING, Store
@@ -335,7 +335,7 @@ ANNOUNCING: dict[str, Mutant] = {
 
 HANDING: dict[str, Mutant] = {
     "gates go before kube-scheduler has seen what was given": _swap(SpecialClaims, "wait", lambda *_: 0.0),
-    "only the decided devices are held": _swap(nominations, "_of_drivers", lambda *_: iter(())),
+    "only the decided devices are held": _swap(held_back, "_of_drivers", lambda *_: iter(())),
     "gates go without a node": _swap(special_claims, "release_on", lambda *of: release_on(*of)[-1:]),
     "annotations prolong what is held": _swap(SpecialClaims, "_left", lambda _, __, seconds: seconds),
     "devices that no longer suit are handed over": _swap(planner, "still_suits", lambda *_: True),

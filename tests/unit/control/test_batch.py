@@ -20,7 +20,8 @@ from reconciler.control.handler import Ask, Decide, Given
 from reconciler.control.intake import Intake
 from reconciler.control.units import Unit
 from reconciler.errors import Conflict, Rejected, Retry
-from reconciler.operations.journal.entries import Header, Recorder
+from reconciler.operations.journal.entries import Header
+from reconciler.operations.journal.recording import Recorder
 from reconciler.operations.journal.replaying import replay
 from tests.tools.burst_loop import OURS, BurstStage, handler_of_claims
 from tests.tools.examples import FACTOR, seeds

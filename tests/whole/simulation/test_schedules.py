@@ -11,7 +11,8 @@ from click.testing import CliRunner
 from reconciler.app.control import recording
 from reconciler.control.background_search import BackgroundSearch
 from reconciler.control.gangs.search import GangSearch
-from reconciler.operations.journal.entries import Recorder, paths
+from reconciler.operations.journal.entries import paths
+from reconciler.operations.journal.recording import Recorder
 from reconciler.operations.journal.replaying import replay
 from tests.tools.simulation import schedule
 from tests.tools.simulation.campaign import EXTENDED, TURNS, main, played

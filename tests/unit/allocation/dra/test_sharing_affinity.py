@@ -14,9 +14,9 @@ from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.meta import ObjectKey
 from reconciler.api.objects.plan import Granted, Reason, Unsatisfied
 from reconciler.api.objects.semantics import SHARING_AFFINITY
+from reconciler.state.devices.affinity import KEPT_TEXT, mode_of
 from reconciler.state.devices.encoding.block import Extractor
 from reconciler.state.devices.exclusion_modes import sharing_modes
-from reconciler.state.devices.occupancy import KEPT_TEXT, mode_of
 from reconciler.state.trial import load
 from tests.tools.allocation_world import NEW, World, decide, on_node, spelled
 from tests.tools.builders import (

@@ -24,7 +24,8 @@ from reconciler.control.inputs import Answered
 from reconciler.control.intake import Intake
 from reconciler.control.ownership import Ownership
 from reconciler.control.units import Kind, Unit
-from reconciler.operations.journal.entries import Header, Recorder, decode, lines, paths
+from reconciler.operations.journal.entries import Header, decode, lines, paths
+from reconciler.operations.journal.recording import Recorder
 from reconciler.operations.journal.replaying import NoQueue, replay
 from reconciler.plugins.koordinator import vocabulary
 from reconciler.plugins.koordinator.fleet import Fleet

@@ -32,7 +32,8 @@ from reconciler.control.ownership import Ownership
 from reconciler.control.planner import Planner
 from reconciler.errors import Rejected
 from reconciler.ha.shard import parse_shard
-from reconciler.operations.journal.entries import Header, Recorder, decode, encode, lines, paths, read_header
+from reconciler.operations.journal.entries import Header, decode, encode, lines, paths, read_header
+from reconciler.operations.journal.recording import Recorder
 from reconciler.operations.journal.replaying import NoQueue, replay
 from reconciler.state.nominations import HeldPlace, Nomination, of_claim
 from reconciler.state.store import Store
