@@ -12,7 +12,7 @@ from reconciler.allocation.dra.budget import STEPS
 from reconciler.analysis.manifest_world import Fleet, fleet_in
 from reconciler.analysis.sizing import demand
 from reconciler.analysis.sizing.answer import Option, Sizing, as_json, node_claims, node_groups
-from reconciler.analysis.sizing.demand import Shape, distinct_shapes, shape_of
+from reconciler.analysis.sizing.shapes import Shape, distinct_shapes, shape_of
 from reconciler.analysis.sizing.sizing import size
 from reconciler.api.manifests.bundle import Bundle
 from reconciler.api.manifests.inferred_nodes import infer_nodes

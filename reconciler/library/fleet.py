@@ -19,7 +19,8 @@ from reconciler.analysis.capacity.measure import Solver
 from reconciler.analysis.fitting.fitting import fit
 from reconciler.analysis.fitting.question import question_in
 from reconciler.analysis.manifest_world import fleet_of_manifests, world_of_manifests
-from reconciler.analysis.sizing.demand import distinct_shapes, items_in, shape_of
+from reconciler.analysis.sizing.demand import items_in
+from reconciler.analysis.sizing.shapes import distinct_shapes, shape_of
 from reconciler.analysis.sizing.sizing import size
 from reconciler.analysis.whatif import simulation
 from reconciler.analysis.whatif.answering import answer

@@ -18,7 +18,7 @@ PUBLIC = ("reconciler.library.",)
 """Users of the library know dataclasses, and data frames are made of them"""
 REPLACED = {
     "reconciler.analysis.sizing.answer.Group",
-    "reconciler.allocation.policies.fragmentation.ExpectedFill",
+    "reconciler.allocation.policies.expected_fill.ExpectedFill",
 }
 """A subclass computes a field later, or a base class does"""
 

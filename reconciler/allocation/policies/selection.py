@@ -15,7 +15,8 @@ from reconciler.allocation.dra.claim_shapes import claim_shape
 from reconciler.allocation.dra.request_options import ParsedClaims, RequestKey, RequestOption, Slot
 from reconciler.allocation.dra.static_match import match_in_fleet
 from reconciler.allocation.policies.demand import NO_DEMAND, Demand
-from reconciler.allocation.policies.fragmentation import ExpectedFill, Fgd
+from reconciler.allocation.policies.expected_fill import ExpectedFill
+from reconciler.allocation.policies.fragmentation import Fgd
 from reconciler.allocation.policies.least_loss import LeastLoss
 from reconciler.allocation.policies.names import FIRST_FIT, POLICIES, Weighing
 from reconciler.allocation.policies.policy import BEST_FIT, SPREAD, Policy, PolicyQuestion, SetJudge

@@ -7,7 +7,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from reconciler.analysis.sizing.demand import INSTANCE_TYPE, Item, Pattern, Shape
+from reconciler.analysis.sizing.demand import Item
+from reconciler.analysis.sizing.shapes import INSTANCE_TYPE, Pattern, Shape
 from reconciler.analysis.world import NoFit
 from reconciler.api.objects.core import Node
 from reconciler.errors import Rejected

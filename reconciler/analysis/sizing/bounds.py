@@ -17,7 +17,8 @@ from reconciler.allocation.dra.request_options import RequestOption, read_claims
 from reconciler.allocation.dra.static_match import match_in_fleet
 from reconciler.analysis.capacity.layout import families, first_sets
 from reconciler.analysis.capacity.measure import PackingProblem, Solver
-from reconciler.analysis.sizing.demand import EmptyNode, Item, Pattern
+from reconciler.analysis.sizing.demand import Item
+from reconciler.analysis.sizing.shapes import EmptyNode, Pattern
 from reconciler.state.devices.readiness import offered
 from reconciler.state.devices.snapshot import Snapshot
 from reconciler.state.nodes.room import MOST, amounts, demand

@@ -11,7 +11,8 @@ from reconciler.allocation.dra.budget import STEPS
 from reconciler.analysis.capacity.measure import Solver
 from reconciler.analysis.sizing import bounds
 from reconciler.analysis.sizing.answer import Group, ItemAnswer, Option, Sizing
-from reconciler.analysis.sizing.demand import EmptyNode, Item, Pattern, Shape, place
+from reconciler.analysis.sizing.demand import Item, place
+from reconciler.analysis.sizing.shapes import EmptyNode, Pattern, Shape
 from reconciler.analysis.world import NoFit, World
 
 Cover = Mapping[tuple[int, Pattern], int]

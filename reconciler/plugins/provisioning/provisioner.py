@@ -11,7 +11,8 @@ from msgspec import Struct, field
 from reconciler.aio.tasks import Closed, ShouldContinue, WorkerThread
 from reconciler.allocation.dra.budget import Unfinished
 from reconciler.allocation.placement.order import queue_key
-from reconciler.analysis.sizing.demand import Item, distinct_shapes
+from reconciler.analysis.sizing.demand import Item
+from reconciler.analysis.sizing.shapes import distinct_shapes
 from reconciler.analysis.sizing.sizing import size
 from reconciler.analysis.whatif.question import Unit
 from reconciler.analysis.world import World

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from kernels.types import Amounts, Mask
 from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.policies.demand import Demand, Shape
-from reconciler.allocation.policies.fragmentation import ExpectedFill, Fgd
+from reconciler.allocation.policies.expected_fill import ExpectedFill
+from reconciler.allocation.policies.fragmentation import Fgd
 from reconciler.allocation.policies.least_loss import LeastLoss
 from reconciler.allocation.policies.policy import BEST_FIT, SPREAD, PodPreferences, PodRoom, Policy
 from reconciler.api.objects.plan import Granted, Unsatisfied

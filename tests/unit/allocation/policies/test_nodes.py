@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from reconciler.allocation.dra.allocate import allocate
 from reconciler.allocation.dra.request_options import ParsedClaims
-from reconciler.allocation.policies import fragmentation
+from reconciler.allocation.policies import expected_fill
 from reconciler.allocation.policies.demand import Demand, Shape
-from reconciler.allocation.policies.fragmentation import ExpectedFill, Fgd
+from reconciler.allocation.policies.expected_fill import ExpectedFill
+from reconciler.allocation.policies.fragmentation import Fgd
 from reconciler.allocation.policies.policy import LAST, PodRoom, Policy, PolicyQuestion
 from reconciler.api.objects.claims import ResourceClaim
 from reconciler.api.objects.plan import Granted
@@ -189,9 +190,9 @@ MODELS = ("a", "b")
 def _few_sequences() -> Iterator[None]:
     """The twin replays every sequence need by need."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fragmentation, "CANDIDATES", CANDIDATES)
-        patch.setattr(fragmentation, "SEQUENCES", DRAWN[0])
-        patch.setattr(fragmentation, "LENGTH", DRAWN[1])
+        patch.setattr(expected_fill, "CANDIDATES", CANDIDATES)
+        patch.setattr(expected_fill, "SEQUENCES", DRAWN[0])
+        patch.setattr(expected_fill, "LENGTH", DRAWN[1])
         yield
 
 
@@ -262,7 +263,7 @@ def test_nodes_are_those_of_looking_at_every_node(name: str, twin: Twin, data: s
         expected = (
             twin.fgd(want)
             if name == "fgd"
-            else twin.expected_fill(want, CANDIDATES, DRAWN, fragmentation.PRICE)
+            else twin.expected_fill(want, CANDIDATES, DRAWN, expected_fill.PRICE)
         )
         assert _decide(world, twin, want, f"c{number}", policy) == expected
         if expected is not None:

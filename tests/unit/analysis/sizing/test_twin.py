@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.analysis.sizing.answer import Sizing
-from reconciler.analysis.sizing.demand import distinct_shapes, items_in, shape_of
+from reconciler.analysis.sizing.demand import items_in
+from reconciler.analysis.sizing.shapes import distinct_shapes, shape_of
 from reconciler.analysis.sizing.sizing import size
 from reconciler.analysis.world import world_of
 from reconciler.api.manifests.bundle import bundle
