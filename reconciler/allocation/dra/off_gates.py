@@ -19,7 +19,7 @@ from reconciler.allocation.dra.static_match import draws, large_enough, resolve,
 from reconciler.api.objects import semantics
 from reconciler.api.objects.semantics import Semantics
 from reconciler.errors import counted
-from reconciler.state.caches import Caches, derived
+from reconciler.state.caches import Cache, Caches, derived
 from reconciler.state.devices.fleet import Fleet
 from reconciler.state.devices.snapshot import Snapshot, Topology
 
@@ -99,11 +99,19 @@ def uncompared_lists(parsed: ParsedClaims, snapshot: Snapshot) -> str:
     return "" if snapshot.rules.has(semantics.LIST_ATTRIBUTES) else next(_lists(parsed, snapshot), "")
 
 
+def _comparing(topology: Topology) -> Topology:
+    return replace(
+        topology, rules=_with(topology.rules, semantics.LIST_ATTRIBUTES), caches=Caches(), _views={}
+    )
+
+
+_COMPARING: Cache[Topology, Topology] = Cache(_comparing)
+"""Kept, so that a claim that is refused again and again does not have everything computed anew"""
+
+
 def with_lists(snapshot: Snapshot) -> Snapshot:
     """The same devices with what is held of them, where lists are compared."""
-    rules = _with(snapshot.rules, semantics.LIST_ATTRIBUTES)
-    topology = replace(snapshot.topology, rules=rules, caches=Caches(), _views={})
-    return structs.replace(snapshot, topology=topology)
+    return structs.replace(snapshot, topology=_COMPARING.of(snapshot.topology))
 
 
 def _lists(parsed: ParsedClaims, snapshot: Snapshot) -> Iterator[str]:
