@@ -75,9 +75,10 @@ class Descent:
         later: Sequence[int],
         first: int = 0,
     ) -> tuple[Choice, ...] | None:
-        """What the search would choose without turning back; None if it has to. See `least_after`.
+        """What the search would choose without turning back; None if it has to.
 
-        `first` is the number of the first of these slots, which belongs to the claim at hand.
+        first   the number of the first of these slots, which belongs to the claim at hand
+        later   for all slots, see `least_after`
         """
         chosen = [*self._state.chosen]
         claim, results = slots[0].claim, self._state.results
@@ -88,7 +89,7 @@ class Descent:
                 self._values = [set() for _ in self._problem.constraints[claim]]
             found: list[int] | None = []
             for candidates in alternatives:
-                if results + candidates.count + later[number - first] <= MAX_RESULTS:
+                if results + candidates.count + later[number] <= MAX_RESULTS:
                     found = self._first(candidates, last=candidates is alternatives[-1])
                     if found is None:
                         return None

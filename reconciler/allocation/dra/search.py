@@ -153,11 +153,11 @@ class Search:
     def _first_way(self, node: _Node) -> tuple[Choice, ...] | None:
         """The first way down from here, if it leads to a solution: then to the one that the search finds."""
         slot, rest, state = self._ahead(node)
-        found = Descent(self.problem, state).run(self.slots[slot:], rest, self._later[slot:], slot)
+        found = Descent(self.problem, state).run(self.slots[slot:], rest, self._later, slot)
         if found is None:
             return None
         self._step(len(found) - len(state.chosen))
-        whole = node.candidates
+        whole = node.candidates  # of which `_ahead` left only what remains
         return tuple(
             [one._replace(candidates=whole) if whole and one.slot == node.slot else one for one in found]
         )
